@@ -1,0 +1,1 @@
+//! The development engine: etcd in memory, behind etcd's own service traits.
