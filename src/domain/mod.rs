@@ -1,3 +1,11 @@
 //! What is decided, as pure functions: no runtime, no network, no clock.
+
+pub mod decision;
 pub mod digest;
+pub mod ids;
+pub mod incident;
 pub mod invalid;
+pub mod outcome;
+pub mod record;
+pub mod request;
+pub mod token;

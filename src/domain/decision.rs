@@ -1,0 +1,248 @@
+//! The answer of every call that judges.
+
+use std::time::Duration;
+
+use super::ids::{Holder, IdentityName, IdentityValue, ReservationId, ResourceId, StateName};
+use super::outcome::StoredResult;
+use super::request::Ttl;
+use super::token::{FencingToken, Revision};
+
+/// What the caller should do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Advice {
+    /// Run the effect.
+    Proceed,
+    /// Settled.
+    Acknowledge,
+    /// Not now.
+    Retry,
+    /// No.
+    Refuse,
+    /// Stop.
+    Abandon,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Reserved, renewed, or the token is good.
+    Granted,
+    /// Committed now.
+    Applied,
+    /// Done before.
+    Replayed,
+    /// Another round holds the resource.
+    Busy,
+    /// Same operation, other content.
+    Conflict,
+    /// This move was made already.
+    Superseded,
+    /// The message's round is known to be replaced.
+    OtherRound,
+    /// Not allowed yet.
+    TooEarly,
+    /// Contradicts the state.
+    Rejected,
+    /// The round is over, or the token overtaken.
+    Fenced,
+}
+
+impl Verdict {
+    /// What a caller should do about it.
+    pub fn advice(self) -> Advice {
+        match self {
+            Self::Granted => Advice::Proceed,
+            Self::Applied | Self::Replayed | Self::Superseded | Self::OtherRound => {
+                Advice::Acknowledge
+            }
+            Self::Busy | Self::TooEarly => Advice::Retry,
+            Self::Conflict | Self::Rejected => Advice::Refuse,
+            Self::Fenced => Advice::Abandon,
+        }
+    }
+}
+
+/// Which layer decided, in the order in which they are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Layer {
+    /// Which operation is this?
+    Key,
+    /// Does it say the same?
+    Digest,
+    /// Was it done?
+    Replay,
+    /// Does the round hold?
+    Fence,
+    /// Is it this round's?
+    Identity,
+    /// Does the state allow it?
+    State,
+    /// Nothing objected.
+    Result,
+}
+
+/// The exact reason. The name on the wire is stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// The move was made.
+    Moved,
+    /// A run-once operation was recorded.
+    RanOnce,
+    /// The same operation with the same content was done before.
+    SameContent,
+    /// The same operation, finished by the same round, with another result this time.
+    OtherResult,
+    /// The same operation with other content.
+    OtherContent,
+    /// The resource was free.
+    WasFree,
+    /// The same request had been granted.
+    SameRequest,
+    /// The round was renewed.
+    Renewed,
+    /// The round was ended now.
+    Ended,
+    /// The round was ended by its holder before.
+    Released,
+    /// The round's time ran out.
+    Lost,
+    /// The round is over, too long ago to say how.
+    Over,
+    /// Another round holds the resource.
+    Held,
+    /// The token is that of the live grant.
+    Live,
+    /// The token is that of the last grant, which is over; accepted as asked.
+    LastGranted,
+    /// A later grant exists.
+    Overtaken,
+    /// The grant is over.
+    TokenEnded,
+    /// No such token was granted.
+    NeverIssued,
+    /// The token was issued before the store was restored.
+    OlderTimeline,
+    /// The operation was finished without this round, which is over.
+    DoneWithoutRound,
+    /// An identity value is known to be replaced.
+    Replaced,
+    /// An identity value is not (yet) known.
+    NotYetKnown,
+    /// The state was reached by this very move.
+    AlreadyMoved,
+    /// None of the states it may start from was reached yet.
+    NotYetReached,
+    /// The states it may start from have passed.
+    Passed,
+    /// The resource has no state yet.
+    NoState,
+}
+
+impl Rule {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Moved => "MOVED",
+            Self::RanOnce => "RAN_ONCE",
+            Self::SameContent => "SAME_CONTENT",
+            Self::OtherResult => "OTHER_RESULT",
+            Self::OtherContent => "OTHER_CONTENT",
+            Self::WasFree => "WAS_FREE",
+            Self::SameRequest => "SAME_REQUEST",
+            Self::Renewed => "RENEWED",
+            Self::Ended => "ENDED_NOW",
+            Self::Released => "RELEASED",
+            Self::Lost => "LOST",
+            Self::Over => "OVER",
+            Self::Held => "HELD",
+            Self::Live => "LIVE",
+            Self::LastGranted => "LAST_GRANTED",
+            Self::Overtaken => "OVERTAKEN",
+            Self::TokenEnded => "ENDED",
+            Self::NeverIssued => "NEVER_ISSUED",
+            Self::OlderTimeline => "OLDER_TIMELINE",
+            Self::DoneWithoutRound => "DONE_WITHOUT_ROUND",
+            Self::Replaced => "REPLACED",
+            Self::NotYetKnown => "NOT_YET_KNOWN",
+            Self::AlreadyMoved => "ALREADY_MOVED",
+            Self::NotYetReached => "NOT_YET_REACHED",
+            Self::Passed => "PASSED",
+            Self::NoState => "NO_STATE",
+        }
+    }
+}
+
+/// Names an incident; the same finding always has the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IncidentId(pub String);
+
+/// A judgement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What was found; the advice follows from it.
+    pub verdict: Verdict,
+    /// Who decided.
+    pub layer: Layer,
+    /// Why, exactly.
+    pub rule: Rule,
+    /// One sentence without values.
+    pub explanation: String,
+    /// The first result.
+    pub result: Option<StoredResult>,
+    /// When asking again can help.
+    pub retry_after: Option<Duration>,
+    /// A person was alerted.
+    pub incident: Option<IncidentId>,
+    /// The resource then.
+    pub now: Option<Snapshot>,
+    /// Where the move could have started.
+    pub expected: Vec<StateName>,
+    /// In a repeated answer: when it was first decided, in milliseconds since 1970.
+    pub first_time_ms: Option<u64>,
+}
+
+impl Decision {
+    /// What the caller should do.
+    pub fn advice(&self) -> Advice {
+        self.verdict.advice()
+    }
+}
+
+/// A resource at one revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Which.
+    pub resource: ResourceId,
+    /// Its state, if it has one.
+    pub state: Option<StateName>,
+    /// Identity values in force.
+    pub identity: Vec<(IdentityName, IdentityValue)>,
+    /// The live reservation.
+    pub live: Option<LiveRound>,
+    /// Last change; `None`: never written.
+    pub revision: Option<Revision>,
+}
+
+/// A live reservation as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveRound {
+    /// Its token.
+    pub token: FencingToken,
+    /// Who holds it.
+    pub holder: Option<Holder>,
+    /// At most how long, unless renewed.
+    pub at_most: Duration,
+}
+
+/// A reservation as its holder gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Names the round.
+    pub id: ReservationId,
+    /// The token.
+    pub token: FencingToken,
+    /// How long each renewal lasts.
+    pub ttl: Ttl,
+    /// How long it is certain, from the caller's own clock as read before the call.
+    pub safe_for: Duration,
+}

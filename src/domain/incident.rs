@@ -1,0 +1,84 @@
+//! Durable records of what a person must judge.
+
+use sha2::{Digest as _, Sha256};
+
+use super::decision::{IncidentId, Rule, Verdict};
+use super::digest::ContentDigest;
+use super::ids::{OperationId, ResourceId, StateName};
+use super::outcome::StoredResult;
+
+/// What a person must judge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incident {
+    /// Names it.
+    pub id: IncidentId,
+    /// Of which resource.
+    pub resource: ResourceId,
+    /// Which operation.
+    pub operation: OperationId,
+    /// What was found.
+    pub verdict: Verdict,
+    /// Why, exactly.
+    pub rule: Rule,
+    /// One sentence.
+    pub explanation: String,
+    /// When, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// What was stored first.
+    pub first_digest: Option<ContentDigest>,
+    /// What came now.
+    pub digest: ContentDigest,
+    /// The result that the refused request carried.
+    pub evidence: Option<StoredResult>,
+    /// The state at that time.
+    pub state: Option<StateName>,
+}
+
+impl Incident {
+    /// The id of a finding. `distinct` tells findings apart that share everything else, such as the round that was fenced.
+    pub fn id_of(
+        resource: &ResourceId,
+        operation: &OperationId,
+        verdict: Verdict,
+        rule: Rule,
+        distinct: &[u8],
+    ) -> IncidentId {
+        let mut hash = Sha256::new();
+        let parts: [&[u8]; 6] = [
+            resource.kind().as_str().as_bytes(),
+            resource.id().as_bytes(),
+            operation.as_str().as_bytes(),
+            &[verdict_code(verdict)],
+            rule.as_str().as_bytes(),
+            distinct,
+        ];
+        for part in parts {
+            // Lengths keep ("ab", "c") and ("a", "bc") apart.
+            hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hash.update(part);
+        }
+        let digest = hash.finalize();
+        let short = digest
+            .iter()
+            .take(12)
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>();
+        IncidentId(format!("inc-{short}"))
+    }
+}
+
+/// A stable number for each verdict, as stored.
+pub fn verdict_code(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Granted => 1,
+        Verdict::Applied => 2,
+        Verdict::Replayed => 3,
+        Verdict::Busy => 5,
+        Verdict::Conflict => 7,
+        Verdict::Superseded => 8,
+        Verdict::OtherRound => 9,
+        Verdict::TooEarly => 10,
+        Verdict::Rejected => 12,
+        Verdict::Fenced => 13,
+    }
+}

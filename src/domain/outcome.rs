@@ -1,0 +1,106 @@
+//! The result of a side effect, as it is stored and replayed.
+
+use bytes::Bytes;
+
+use super::invalid::Invalid;
+
+/// Largest result body, in bytes.
+pub const RESULT_BODY_BYTES_MAX: usize = 64 * 1024;
+/// Longest content type, in bytes.
+pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
+/// Most headers of one result.
+pub const HEADERS_MAX: usize = 32;
+/// Names and values of all headers together, in bytes.
+pub const HEADERS_BYTES_MAX: usize = 8 * 1024;
+/// Longest header name, in bytes.
+pub const HEADER_NAME_BYTES_MAX: usize = 256;
+/// Largest outward code.
+pub const CODE_MAX: u32 = 999;
+
+/// A result, replayed byte for byte. An empty one is a result too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredResult {
+    /// What the effect said.
+    pub body: Bytes,
+    /// Outward code; 0: none.
+    pub code: u32,
+    /// Content type; empty: none.
+    pub content_type: String,
+    /// Headers, in the order sent.
+    pub headers: Vec<(String, String)>,
+}
+
+impl StoredResult {
+    /// Checks the limits. A result over them is refused before anything is stored.
+    pub fn checked(self) -> Result<Self, Invalid> {
+        let header_bytes: usize = self
+            .headers
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        let longest_name = self
+            .headers
+            .iter()
+            .map(|(name, _)| name.len())
+            .max()
+            .unwrap_or(0);
+        let over = |what: &str, size: usize, limit: usize| {
+            Err(Invalid::new(format!("{what} {size}; the limit is {limit}")))
+        };
+        if self.body.len() > RESULT_BODY_BYTES_MAX {
+            return Err(Invalid::new(format!(
+                ".body is {} bytes; the limit is {RESULT_BODY_BYTES_MAX}: store the body yourself and a reference to it here",
+                self.body.len()
+            )));
+        }
+        if self.code > CODE_MAX {
+            return Err(Invalid::new(format!(
+                ".code is {}; it must be 0 to {CODE_MAX}",
+                self.code
+            )));
+        }
+        if self.content_type.len() > CONTENT_TYPE_BYTES_MAX {
+            return over(
+                ".content_type has bytes:",
+                self.content_type.len(),
+                CONTENT_TYPE_BYTES_MAX,
+            );
+        }
+        if self.headers.len() > HEADERS_MAX {
+            return over(".headers has entries:", self.headers.len(), HEADERS_MAX);
+        }
+        if self.headers.iter().any(|(name, _)| name.is_empty()) {
+            return Err(Invalid::new(".headers has an entry without a name"));
+        }
+        if longest_name > HEADER_NAME_BYTES_MAX {
+            return over(
+                ".headers has a name with bytes:",
+                longest_name,
+                HEADER_NAME_BYTES_MAX,
+            );
+        }
+        if header_bytes > HEADERS_BYTES_MAX {
+            return over(
+                ".headers has bytes of names and values:",
+                header_bytes,
+                HEADERS_BYTES_MAX,
+            );
+        }
+        Ok(self)
+    }
+
+    /// Whether it says nothing at all.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// How many bytes it takes, about.
+    pub fn size(&self) -> usize {
+        let headers: usize = self
+            .headers
+            .iter()
+            .map(|(name, value)| name.len() + value.len() + 4)
+            .sum();
+        self.body.len() + self.content_type.len() + headers
+    }
+}

@@ -1,0 +1,198 @@
+//! What is known of one resource: one record, committed as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sha2::{Digest as _, Sha256};
+
+use super::decision::{Rule, Verdict};
+use super::digest::ContentDigest;
+use super::ids::{Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, StateName};
+use super::outcome::StoredResult;
+use super::request::Ttl;
+use super::token::{FencingToken, Revision};
+
+/// Most different states that one resource may have been in.
+pub const STATES_REMEMBERED_MAX: usize = 64;
+/// Most different identity names that one resource may have.
+pub const IDENTITY_NAMES_REMEMBERED_MAX: usize = 16;
+/// Most replaced values remembered for each identity name; the oldest are forgotten first.
+pub const REPLACED_VALUES_MAX: usize = 64;
+/// Most rounds remembered after the one that came last.
+pub const PAST_ROUNDS_MAX: usize = 8;
+
+/// Number of an etcd lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseId(pub i64);
+
+/// The first eight bytes of a hash over an identity's name and value. A value that was replaced is kept only as this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ValueHash(pub u64);
+
+impl ValueHash {
+    /// Of a named value.
+    pub fn of(name: &IdentityName, value: &IdentityValue) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(name.as_str().as_bytes());
+        hash.update([0]);
+        hash.update(value.as_str().as_bytes());
+        let digest = hash.finalize();
+        let mut first = [0; 8];
+        for (to, from) in first.iter_mut().zip(digest) {
+            *to = from;
+        }
+        Self(u64::from_be_bytes(first))
+    }
+}
+
+/// Everything that is known of one resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// How many moves were made; orders the visits.
+    pub moves: u64,
+    /// The state now. `None`: never created.
+    pub state: Option<StateName>,
+    /// When each state was last entered and left, also the one it is in.
+    pub visits: BTreeMap<StateName, Visit>,
+    /// Identity values, now and replaced.
+    pub identity: BTreeMap<IdentityName, NamedValue>,
+    /// The last round, live or over.
+    pub round: Option<Round>,
+    /// Rounds before it, oldest first.
+    pub past_rounds: Vec<PastRound>,
+    /// Finished operations kept inline, oldest first.
+    pub operations: Vec<Operation>,
+    /// How many finished operations live in keys of their own. While it is above 0, an operation that is not inline may
+    /// still have been done.
+    pub spilled: u64,
+}
+
+/// A stay in a state, the last one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Visit {
+    /// The number of the move that entered it.
+    pub entered: u64,
+    /// The number of the move that last left it. Smaller than `entered` while the resource is in it again.
+    pub left: Option<u64>,
+    /// The identity values in force when it was entered.
+    pub values: BTreeSet<ValueHash>,
+}
+
+/// An identity value and those that it replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedValue {
+    /// In force.
+    pub current: IdentityValue,
+    /// Known to be replaced, oldest first.
+    pub replaced: Vec<ValueHash>,
+}
+
+/// One round of holding the resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// Names it; drawn by the request that was granted.
+    pub nonce: Nonce,
+    /// The attempt it was granted to.
+    pub request: RequestId,
+    /// For people.
+    pub holder: Option<Holder>,
+    /// How long each renewal lasts.
+    pub ttl: Ttl,
+    /// The lease that the reservation key hangs on.
+    pub lease: LeaseId,
+    /// The base of the timeline it was granted in.
+    pub base: u64,
+    /// The revision of its grant. `None`: that of the record itself, which cannot name the revision that writes it.
+    pub granted: Option<Revision>,
+    /// How it ended. `None`: its reservation key decides.
+    pub over: Option<RoundEnd>,
+}
+
+impl Round {
+    /// The revision of its grant, given the record's own.
+    pub fn granted_at(&self, record_revision: Option<Revision>) -> Option<Revision> {
+        self.granted.or(record_revision)
+    }
+
+    /// Its token, given the record's own revision.
+    pub fn token(&self, record_revision: Option<Revision>) -> Option<FencingToken> {
+        FencingToken::of_grant(self.base, self.granted_at(record_revision)?)
+    }
+}
+
+/// How a round ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoundEnd {
+    /// By its holder; the nonce is that of the request that did it.
+    Released(Nonce),
+    /// Its time ran out.
+    Lost,
+}
+
+/// A round before the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PastRound {
+    /// Which.
+    pub nonce: Nonce,
+    /// How it ended.
+    pub end: RoundEnd,
+}
+
+/// A finished operation. It never changes, but for the incidents that later requests raise about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The sender's key.
+    pub id: OperationId,
+    /// What it said.
+    pub digest: ContentDigest,
+    /// What it led to: APPLIED, SUPERSEDED, OTHER_ROUND or REJECTED.
+    pub verdict: Verdict,
+    /// Why, exactly.
+    pub rule: Rule,
+    /// The first result; empty unless APPLIED.
+    pub result: StoredResult,
+    /// When it was decided, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// The request that wrote it.
+    pub nonce: Nonce,
+    /// The round that finished it, if any.
+    pub round: Option<Nonce>,
+    /// The state in which it was judged.
+    pub state: Option<StateName>,
+    /// The states it could have started from, where the state decided.
+    pub expected: Vec<StateName>,
+    /// Incidents already raised about it.
+    pub raised: Raised,
+}
+
+/// Which incidents an operation has raised, so that a repeated finding writes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Raised(u32);
+
+impl Raised {
+    /// Another content came under the same key.
+    pub const CONFLICT: Self = Self(1);
+    /// Its own refusal was reported.
+    pub const REFUSAL: Self = Self(2);
+    /// Another result came from the round that finished it.
+    pub const OTHER_RESULT: Self = Self(4);
+
+    /// From a stored record.
+    pub fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// For a stored record.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether all of `other` were raised.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both together.
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}

@@ -1,0 +1,58 @@
+//! Why a call has no answer. Each kind becomes one gRPC code, in one table in `transport::status`.
+
+use std::time::Duration;
+
+/// Why a call has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A field can never work as sent.
+    #[error("{field} {reason}")]
+    InvalidField {
+        /// Path of the field, such as `intent.identity`.
+        field: String,
+        /// Completes the sentence.
+        reason: String,
+    },
+    /// A named limit of the resource was met; nothing was done.
+    #[error("{what}; the limit is {limit}")]
+    LimitMet {
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// The sidecar has too many calls under way; nothing was done.
+    #[error("too many calls are waiting here; nothing was done, ask again")]
+    Overloaded {
+        /// When to ask again.
+        retry_after: Duration,
+    },
+    /// etcd could not be reached or turned the request away; nothing was done.
+    #[error("etcd cannot take the request now; nothing was done, ask again with the same ids")]
+    StoreUnavailable {
+        /// When to ask again.
+        retry_after: Duration,
+    },
+    /// The sidecar is going down; nothing was done.
+    #[error("this sidecar is stopping; nothing was done, ask again with the same ids")]
+    Stopping {
+        /// When to ask again.
+        retry_after: Duration,
+    },
+    /// The caller's time ran out before anything was sent to etcd; nothing was done.
+    #[error(
+        "the deadline passed before anything was sent; nothing was done, ask again with the same ids"
+    )]
+    DeadlinePassed,
+    /// It was sent, and no answer came: it may or may not have been done.
+    #[error("the outcome is unknown; ask again with the same ids to learn the truth")]
+    UnknownOutcome {
+        /// When to ask again.
+        retry_after: Duration,
+    },
+    /// A stored record is foreign or damaged; nothing was done.
+    #[error(
+        "the stored record of this resource cannot be trusted; the log of the sidecar names its key"
+    )]
+    CorruptRecord,
+}

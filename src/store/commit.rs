@@ -1,0 +1,100 @@
+//! What is asked of the store, in the domain's words.
+
+use crate::domain::ids::{OperationId, ResourceId};
+use crate::domain::incident::Incident;
+use crate::domain::record::{LeaseId, Operation, Record};
+use crate::domain::token::Revision;
+
+/// Which parts of a resource to read.
+#[derive(Clone, Debug)]
+pub struct ReadAsk {
+    /// The resource: its record and its reservation key are always read.
+    pub resource: ResourceId,
+    /// Operations to look for in keys of their own.
+    pub operations: Vec<OperationId>,
+}
+
+/// A resource as it stood at one revision.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The record and the revision of its last change.
+    pub record: Option<(Record, Revision)>,
+    /// The reservation key.
+    pub reservation: Option<SeenReservation>,
+    /// Those of the operations asked for that live in keys of their own.
+    pub operations: Vec<Operation>,
+}
+
+/// A reservation key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenReservation {
+    /// The revision that created it.
+    pub granted: Revision,
+    /// The lease it hangs on.
+    pub lease: LeaseId,
+}
+
+/// What must hold of the reservation key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReservationGuard {
+    /// It must not exist.
+    Absent,
+    /// It must be the one created at this revision.
+    GrantedAt(Revision),
+}
+
+/// What happens to the reservation key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReservationWrite {
+    /// Nothing.
+    Keep,
+    /// It is created on this lease. Its value is the round's nonce, taken from the record.
+    Grant(LeaseId),
+    /// It is deleted.
+    Delete,
+}
+
+/// All that is judged and written for one resource, at once or not at all.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// The resource.
+    pub resource: ResourceId,
+    /// Guard: the record was last changed at this revision. `None`: there is no record.
+    pub seen: Option<Revision>,
+    /// Guard on the reservation key.
+    pub reservation: ReservationGuard,
+    /// Guard: these operations have no keys of their own.
+    pub absent_operations: Vec<OperationId>,
+    /// The record to write. `None`: it stays.
+    pub record: Option<Record>,
+    /// The reservation key.
+    pub reservation_write: ReservationWrite,
+    /// Operations to write to keys of their own.
+    pub operations: Vec<Operation>,
+    /// Incidents to write, each unless it is there already.
+    pub incidents: Vec<Incident>,
+}
+
+/// What became of one member of a batch.
+#[derive(Clone, Debug)]
+pub enum MemberOutcome {
+    /// Its guards held; it was written at the batch's revision.
+    Committed,
+    /// A guard failed; this is how the resource stands. Operations: those of `absent_operations` that do exist.
+    Overtaken(Seen),
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+pub struct BatchOutcome {
+    /// etcd's revision after it.
+    pub revision: Revision,
+    /// One for each member, in order. An error here is always `Corrupt`.
+    pub members: Vec<Result<MemberOutcome, super::StoreError>>,
+}
+
+/// A commit in etcd's words, measured, ready to be merged with others.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    pub(super) commit: std::sync::Arc<Commit>,
+}

@@ -1,0 +1,12 @@
+//! How decisions are kept in etcd. The only place, beside the embedded engine, that names `etcd_client`.
+
+pub mod commit;
+pub mod error;
+pub mod link;
+
+pub use commit::{
+    BatchOutcome, Commit, MemberOutcome, Prepared, ReadAsk, ReservationGuard, ReservationWrite,
+    Seen, SeenReservation,
+};
+pub use error::StoreError;
+pub use link::{Endpoint, Prefix, Store, StoreOptions};

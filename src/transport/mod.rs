@@ -1,0 +1,1 @@
+//! The door for callers: gRPC and JSON.
