@@ -9,4 +9,17 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod confirm;
+mod conflict;
+mod cost;
+mod crash;
+mod exclusive;
+mod fence;
+mod leases;
+mod limits;
+mod lost_replies;
+mod old_rounds;
+mod once;
 mod seam;
+mod spill;
+mod state;

@@ -50,17 +50,15 @@ pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
     }
 }
 
-/// Makes two tests of each claim: one on a real etcd, one on the embedded engine.
+/// Makes two tests of each claim about a `Backend`: one on a real etcd, one on the embedded engine.
 macro_rules! engines {
-    ($($(#[$meta:meta])* async fn $name:ident($backend:ident: Backend) $body:block)*) => {
-        $($(#[$meta])* async fn $name($backend: $crate::support::backend::Backend) $body)*
-
+    ($($claim:ident),* $(,)?) => {
         mod real {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
+                async fn $claim() {
                     let backend = $crate::support::backend::Backend::real().await;
-                    $crate::support::bounded(Box::pin(super::$name(backend))).await;
+                    $crate::support::bounded(Box::pin(super::$claim(backend))).await;
                 }
             )*
         }
@@ -68,9 +66,9 @@ macro_rules! engines {
         mod embedded {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
+                async fn $claim() {
                     let backend = $crate::support::backend::Backend::embedded();
-                    $crate::support::bounded(Box::pin(super::$name(backend))).await;
+                    $crate::support::bounded(Box::pin(super::$claim(backend))).await;
                 }
             )*
         }
