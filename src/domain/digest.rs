@@ -15,3 +15,13 @@ pub struct ContentDigest {
     scheme: DigestScheme,
     bytes: Vec<u8>,
 }
+impl ContentDigest {
+    /// Bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// Scheme
+    pub fn scheme(&self) -> DigestScheme {
+        self.scheme
+    }
+}
