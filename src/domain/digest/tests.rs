@@ -223,6 +223,8 @@ fn nothing_is_ambiguous_by_concatenation() {
         r#"["ab"]"#,
         r#"["a\",\"b"]"#,
         r#"["a\"1:b"]"#,
+        // The form of `["a","b"]`, were there no lengths.
+        r#"["a\":b"]"#,
         r#"[["a"],"b"]"#,
         r#"[["a","b"]]"#,
         r#"{"a":"b"}"#,
