@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::Judged;
 use super::transition::Objection;
 use crate::domain::decision::{Rule, Verdict};
-use crate::domain::ids::StateName;
+use crate::domain::ids::{IdentityName, IdentityValue, StateName};
 use crate::domain::record::{
     IDENTITY_NAMES_REMEMBERED_MAX, Record, STATES_REMEMBERED_MAX, ValueHash, Visit,
 };
@@ -57,13 +57,13 @@ impl Record {
                     && given.all(|(name, value)| visit.values.contains(&ValueHash::of(name, value)))
             }),
             None => {
-                let in_force_once = |(name, value)| {
+                let was_in_force = |name: &IdentityName, value: &IdentityValue| {
                     self.identity.get(name).is_some_and(|known| {
                         known.current == *value
                             || known.replaced.contains(&ValueHash::of(name, value))
                     })
                 };
-                !movement.sets.is_empty() && movement.sets.iter().all(in_force_once)
+                !movement.sets.is_empty() && movement.sets.iter().all(|(name, value)| was_in_force(name, value))
             }
         }
     }
