@@ -81,7 +81,7 @@ pub enum MemberOutcome {
     /// Its guards held; it was written at the batch's revision.
     Committed,
     /// A guard failed; this is how the resource stands. Operations: those of `absent_operations` that do exist.
-    Overtaken(Seen),
+    Overtaken(Box<Seen>),
 }
 
 /// What became of a batch.

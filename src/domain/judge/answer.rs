@@ -146,6 +146,13 @@ impl Draft {
         self
     }
 
+    /// The sentence so far.
+    pub(super) fn explanation(&self) -> &str {
+        self.decision
+            .as_ref()
+            .map_or("", |decision| &decision.explanation)
+    }
+
     pub(super) fn fact(mut self) -> Self {
         self.certainty = Certainty::Fact;
         self

@@ -60,10 +60,12 @@ impl Fold<'_> {
         let draft = match self.find(id) {
             None => Draft::known(OperationState::NeverSeen, None),
             Some(operation) => {
-                let state = match operation.verdict {
-                    Verdict::Applied if operation.result.is_empty() => OperationState::DoneEmpty,
-                    Verdict::Applied => OperationState::Done,
-                    _ => OperationState::Refused,
+                let state = if operation.verdict != Verdict::Applied {
+                    OperationState::Refused
+                } else if operation.result.is_empty() {
+                    OperationState::DoneEmpty
+                } else {
+                    OperationState::Done
                 };
                 Draft::known(state, Some(self.told_again(&operation)))
             }

@@ -16,7 +16,7 @@ mod transition;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use answer::{Answer, Certainty, Draft, HeldRound, OperationState, TokenRef};
-pub use commit::{RecordWrite, ReservationChange};
+pub use commit::{INLINE_BYTES_MAX, INLINE_OPERATION_BYTES_MAX, RecordWrite, ReservationChange};
 pub use standing::{Inconsistent, Standing};
 
 use super::ids::{Nonce, OperationId, ReservationId, ResourceId};

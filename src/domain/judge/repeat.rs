@@ -28,10 +28,13 @@ impl Fold<'_> {
         let draft = verdict_draft(done)
             .expected(&done.expected)
             .incident(self.refusal_of(done));
-        match done.verdict {
-            Verdict::Applied => draft.result(done.result.clone()).fact(),
-            _ => draft.fact(),
-        }
+        let applied = done.verdict == Verdict::Applied;
+        let draft = if applied {
+            draft.result(done.result.clone())
+        } else {
+            draft
+        };
+        draft.fact()
     }
 
     /// What every later request with the same content is told.
@@ -198,23 +201,20 @@ impl Fold<'_> {
 
 /// The judgement that a finished operation carries, in the words it was first given in.
 pub(super) fn verdict_draft(done: &Operation) -> Draft {
-    let (layer, text) = match done.verdict {
-        Verdict::Applied => match done.rule {
-            Rule::RanOnce => (Layer::Result, "the operation was recorded".to_owned()),
-            _ => (Layer::Result, "the move was made".to_owned()),
-        },
-        Verdict::OtherRound => (
+    let state = done.state.as_ref();
+    let (layer, text) = if done.verdict == Verdict::OtherRound {
+        (
             Layer::Identity,
             "the message belongs to a round that has been replaced".to_owned(),
-        ),
-        Verdict::Superseded => (
-            Layer::State,
-            super::states::superseded_text(done.state.as_ref()),
-        ),
-        _ => (
-            Layer::State,
-            super::states::rejected_text(done.state.as_ref()),
-        ),
+        )
+    } else if done.verdict == Verdict::Superseded {
+        (Layer::State, super::states::superseded_text(state))
+    } else if done.verdict == Verdict::Rejected {
+        (Layer::State, super::states::rejected_text(state))
+    } else if done.rule == Rule::RanOnce {
+        (Layer::Result, "the operation was recorded".to_owned())
+    } else {
+        (Layer::Result, "the move was made".to_owned())
     };
     Draft::new(done.verdict, layer, done.rule, text)
 }

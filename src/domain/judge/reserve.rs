@@ -128,10 +128,12 @@ fn rule_of(end: Option<RoundEnd>) -> Rule {
 }
 
 fn over_text(rule: Rule) -> &'static str {
-    match rule {
-        Rule::Released => "the reservation was already released",
-        Rule::Lost => "the reservation's time had run out",
-        _ => "the reservation is over",
+    if rule == Rule::Released {
+        "the reservation was already released"
+    } else if rule == Rule::Lost {
+        "the reservation's time had run out"
+    } else {
+        "the reservation is over"
     }
 }
 

@@ -63,7 +63,11 @@ impl Record {
                             || known.replaced.contains(&ValueHash::of(name, value))
                     })
                 };
-                !movement.sets.is_empty() && movement.sets.iter().all(|(name, value)| was_in_force(name, value))
+                !movement.sets.is_empty()
+                    && movement
+                        .sets
+                        .iter()
+                        .all(|(name, value)| was_in_force(name, value))
             }
         }
     }
@@ -143,14 +147,14 @@ pub(super) fn rejected_text(state: Option<&StateName>) -> String {
 }
 
 pub(super) fn early_text(rule: Rule, state: Option<&StateName>) -> String {
-    match rule {
-        Rule::NoState => {
-            "the resource has no state yet, and the request names no initial one".to_owned()
-        }
-        Rule::NotYetKnown => "the resource does not know this identity value yet".to_owned(),
-        _ => format!(
+    if rule == Rule::NoState {
+        "the resource has no state yet, and the request names no initial one".to_owned()
+    } else if rule == Rule::NotYetKnown {
+        "the resource does not know this identity value yet".to_owned()
+    } else {
+        format!(
             "the resource is {} and has not yet been where this move may start",
             in_state(state)
-        ),
+        )
     }
 }

@@ -103,10 +103,7 @@ impl Fold<'_> {
                 operation: operation.id.clone(),
                 verdict,
                 rule,
-                explanation: match verdict {
-                    Verdict::Superseded => super::states::superseded_text(operation.state.as_ref()),
-                    _ => super::states::rejected_text(operation.state.as_ref()),
-                },
+                explanation: draft.explanation().to_owned(),
                 time_ms: self.time_ms,
                 first_digest: None,
                 digest: operation.digest.clone(),
