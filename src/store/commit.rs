@@ -98,3 +98,36 @@ pub struct BatchOutcome {
 pub struct Prepared {
     pub(super) commit: std::sync::Arc<Commit>,
 }
+
+/// stub
+pub const READ_OPERATIONS_MAX: usize = 100;
+impl ReadAsk {
+    /// stub
+    pub fn operation_count(&self) -> usize {
+        2 + self.operations.len()
+    }
+}
+impl Prepared {
+    /// stub
+    pub fn bytes_sent(&self) -> usize {
+        0
+    }
+}
+/// stub
+#[derive(Debug, Default)]
+pub struct Batch(Vec<Prepared>);
+impl Batch {
+    /// stub
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// stub
+    pub fn try_add(&mut self, p: Prepared) -> Result<(), Prepared> {
+        self.0.push(p);
+        Ok(())
+    }
+    /// stub
+    pub fn members(&self) -> &[Prepared] {
+        &self.0
+    }
+}

@@ -5,8 +5,8 @@ pub mod error;
 pub mod link;
 
 pub use commit::{
-    BatchOutcome, Commit, MemberOutcome, Prepared, ReadAsk, ReservationGuard, ReservationWrite,
-    Seen, SeenReservation,
+    Batch, BatchOutcome, Commit, MemberOutcome, Prepared, READ_OPERATIONS_MAX, ReadAsk,
+    ReservationGuard, ReservationWrite, Seen, SeenReservation,
 };
 pub use error::StoreError;
 pub use link::{Endpoint, Prefix, Store, StoreOptions};

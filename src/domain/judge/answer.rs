@@ -70,8 +70,10 @@ pub enum OperationState {
 /// A finished answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To Transition, Release, Fence, and to Reserve and Renew when they get nothing.
+    /// To Transition, Fence, and to Release, Reserve and Renew when there is nothing to give or to end.
     Judged(Decision),
+    /// To Release: the round ended now, and its lease holds no key any more.
+    Ended(Decision, LeaseId),
     /// To Reserve and Renew.
     Held(Decision, HeldRound),
     /// To Lookup.
@@ -107,6 +109,7 @@ pub struct Draft {
     decision: Option<Decision>,
     now: Option<DraftSnapshot>,
     held: Option<DraftRound>,
+    freed: Option<LeaseId>,
     known: Option<OperationState>,
 }
 
@@ -135,6 +138,7 @@ impl Draft {
             decision: Some(decision),
             now: None,
             held: None,
+            freed: None,
             known: None,
         }
     }
@@ -143,6 +147,12 @@ impl Draft {
         if let Some(decision) = self.decision.as_mut() {
             change(decision);
         }
+        self
+    }
+
+    /// The lease of the round that this answer ends.
+    pub(super) fn freeing(mut self, lease: LeaseId) -> Self {
+        self.freed = Some(lease);
         self
     }
 
@@ -189,6 +199,7 @@ impl Draft {
             decision,
             now: None,
             held: None,
+            freed: None,
             known: Some(state),
         }
     }
@@ -223,7 +234,10 @@ impl Draft {
         match (self.known, decision, held, now) {
             (Some(state), decision, _, _) => Answer::Known(state, decision),
             (None, Some(decision), Some(held), _) => Answer::Held(decision, held),
-            (None, Some(decision), None, _) => Answer::Judged(decision),
+            (None, Some(decision), None, _) => match self.freed {
+                Some(lease) => Answer::Ended(decision, lease),
+                None => Answer::Judged(decision),
+            },
             (None, None, _, Some(now)) => Answer::Snapshot(now),
             (None, None, _, None) => {
                 unreachable!("a draft is a judgement, an operation's state or a snapshot")
@@ -257,6 +271,7 @@ impl Fold<'_> {
             decision: None,
             now: Some(self.snapshot()),
             held: None,
+            freed: None,
             known: None,
         }
     }

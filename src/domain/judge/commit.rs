@@ -42,9 +42,13 @@ impl Fold<'_> {
         &self.absent
     }
 
+    pub(super) fn writes_something(&self) -> bool {
+        self.changed || !self.incidents.is_empty() || !self.moved_out.is_empty()
+    }
+
     /// What to write; `None` if nothing changes.
     pub fn into_write(mut self) -> Option<RecordWrite> {
-        if !self.changed && self.incidents.is_empty() && self.moved_out.is_empty() {
+        if !self.writes_something() {
             return None;
         }
         if self.changed {

@@ -125,6 +125,17 @@ impl<'a> Fold<'a> {
             return Judged::Later;
         }
         self.requests += 1;
+        let mut judged = self.judged(ask);
+        if let Judged::Answered(draft) = &mut judged
+            && self.writes_something()
+        {
+            // It may rest on what this very commit is still to write.
+            draft.certainty = Certainty::Confirm;
+        }
+        judged
+    }
+
+    fn judged(&mut self, ask: &Ask) -> Judged {
         match ask {
             Ask::Reserve(ask, nonce, lease) => self.reserve(ask, *nonce, *lease),
             Ask::Release(reservation, nonce) => self.release(reservation, *nonce),

@@ -81,13 +81,15 @@ impl Fold<'_> {
             if self.reservation != ReservationChange::Keep {
                 return Judged::Later;
             }
+            let mut draft = ended_now();
             if let Some(round) = self.record.round.as_mut() {
                 round.over = Some(RoundEnd::Released(nonce));
+                draft = draft.freeing(round.lease);
             }
             self.live = None;
             self.reservation = ReservationChange::End;
             self.changed = true;
-            return answered(self.showing(ended_now()));
+            return answered(self.showing(draft));
         }
         let draft = match self.record.end_of(reservation.round()) {
             // Ours: the commit went through and only its reply was lost.
