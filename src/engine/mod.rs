@@ -4,11 +4,13 @@ pub mod clock;
 mod committer;
 pub mod facade;
 pub mod fault;
+mod holding;
 mod lane;
 mod lanes;
 mod leases;
 mod pace;
 mod reader;
+mod round;
 mod tasks;
 mod ticket;
 
