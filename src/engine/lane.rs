@@ -5,6 +5,8 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio_util::sync::DropGuard;
+
 use super::committer::Committer;
 use super::fault::Fault;
 use super::leases::Leases;
@@ -29,6 +31,7 @@ pub(super) struct Shared {
     pub(super) reader: Reader,
     pub(super) leases: Leases,
     pub(super) tasks: Tasks,
+    pub(super) end: DropGuard,
 }
 
 /// What became of a request that was added to a lane.

@@ -164,6 +164,11 @@ impl<'a> Round<'a> {
         };
         match self.shared.reader.read(ask).await {
             Ok(seen) => self.learn(seen, looked_for),
+            // A question without an answer leaves nothing unsettled.
+            Err(StoreError::Indeterminate { detail }) => {
+                let reason = NotApplied::Unreachable;
+                self.failed(StoreError::NotApplied { reason, detail }).await
+            }
             Err(error) => self.failed(error).await,
         }
     }
@@ -321,7 +326,8 @@ impl<'a> Round<'a> {
     /// Waits a little and goes on: without an end while a commit is unsettled, else a few times.
     async fn try_again(&mut self) -> Next {
         self.overtaken += 1;
-        if !self.unsettled && self.overtaken > OVERTAKEN_MAX {
+        let given_up = !self.unsettled && self.overtaken > OVERTAKEN_MAX;
+        if given_up || self.shared.tasks.ended() {
             self.fail_all(&Fault::StoreUnavailable {
                 retry_after: FAULT_RETRY,
             });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 /// Spawns and counts. Cheap to clone.
@@ -28,6 +28,16 @@ impl Tasks {
                 () = work => {}
             }
         });
+    }
+
+    /// Whether the engine has ended: what is not finished by now stays as it is.
+    pub(super) fn ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
+    /// Ends the background tasks when the last user of the engine is gone.
+    pub(super) fn end_on_drop(&self) -> DropGuard {
+        self.ended.clone().drop_guard()
     }
 
     /// Whether new work is refused.
