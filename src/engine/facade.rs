@@ -91,7 +91,7 @@ impl Engine {
             reader: Reader::start(store.clone(), tasks.clone()),
             leases: Leases::start(store.clone(), &tasks),
             store,
-            end: tasks.end_on_drop(),
+            _end: tasks.end_on_drop(),
             tasks,
         });
         let lanes = Arc::new(Lanes::new(Arc::clone(&shared), options.lanes_max));

@@ -31,7 +31,7 @@ pub(super) struct Shared {
     pub(super) reader: Reader,
     pub(super) leases: Leases,
     pub(super) tasks: Tasks,
-    pub(super) end: DropGuard,
+    pub(super) _end: DropGuard,
 }
 
 /// What became of a request that was added to a lane.
