@@ -14,6 +14,14 @@ pub struct ReadAsk {
     pub operations: Vec<OperationId>,
 }
 
+impl ReadAsk {
+    /// How many operations of an etcd transaction it takes. All asks of one request together may take at most
+    /// `READ_OPERATIONS_MAX`.
+    pub fn operation_count(&self) -> usize {
+        2 + self.operations.len()
+    }
+}
+
 /// A resource as it stood at one revision.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
@@ -91,43 +99,4 @@ pub struct BatchOutcome {
     pub revision: Revision,
     /// One for each member, in order. An error here is always `Corrupt`.
     pub members: Vec<Result<MemberOutcome, super::StoreError>>,
-}
-
-/// A commit in etcd's words, measured, ready to be merged with others.
-#[derive(Clone, Debug)]
-pub struct Prepared {
-    pub(super) commit: std::sync::Arc<Commit>,
-}
-
-/// stub
-pub const READ_OPERATIONS_MAX: usize = 100;
-impl ReadAsk {
-    /// stub
-    pub fn operation_count(&self) -> usize {
-        2 + self.operations.len()
-    }
-}
-impl Prepared {
-    /// stub
-    pub fn bytes_sent(&self) -> usize {
-        0
-    }
-}
-/// stub
-#[derive(Debug, Default)]
-pub struct Batch(Vec<Prepared>);
-impl Batch {
-    /// stub
-    pub fn new() -> Self {
-        Self::default()
-    }
-    /// stub
-    pub fn try_add(&mut self, p: Prepared) -> Result<(), Prepared> {
-        self.0.push(p);
-        Ok(())
-    }
-    /// stub
-    pub fn members(&self) -> &[Prepared] {
-        &self.0
-    }
 }
