@@ -42,13 +42,9 @@ impl Fold<'_> {
         &self.absent
     }
 
-    pub(super) fn writes_something(&self) -> bool {
-        self.changed || !self.incidents.is_empty() || !self.moved_out.is_empty()
-    }
-
     /// What to write; `None` if nothing changes.
     pub fn into_write(mut self) -> Option<RecordWrite> {
-        if !self.writes_something() {
+        if !self.writes() {
             return None;
         }
         if self.changed {
@@ -62,25 +58,30 @@ impl Fold<'_> {
         })
     }
 
-    /// Moves what is too large, and what is oldest, to keys of its own, as far as this commit has room.
+    /// Moves what is too large, then what is oldest, to keys of their own, as far as this commit has room.
     fn spill(&mut self) {
         let taken = 2 + self.moved_out.len() + self.incidents.len();
         let mut room = FOLD_WRITES_MAX.saturating_sub(taken);
+        // The large ones first: they alone may be what is too much, and must not be left for want of room.
+        self.move_out(&mut room, |operation, _| {
+            operation.size() > INLINE_OPERATION_BYTES_MAX
+        });
+        self.move_out(&mut room, |_, inline| inline > INLINE_BYTES_MAX);
+    }
+
+    /// Moves operations to keys of their own, the oldest first, if they are to go at the size of all that are still inline.
+    fn move_out(&mut self, room: &mut usize, goes: impl Fn(&Operation, usize) -> bool) {
         let mut inline: usize = self.record.operations.iter().map(Operation::size).sum();
-        let mut kept = Vec::with_capacity(self.record.operations.len());
         for operation in std::mem::take(&mut self.record.operations) {
-            let size = operation.size();
-            let goes = size > INLINE_OPERATION_BYTES_MAX || inline > INLINE_BYTES_MAX;
-            if goes && room > 0 {
-                room -= 1;
-                inline -= size;
+            if *room > 0 && goes(&operation, inline) {
+                *room -= 1;
+                inline -= operation.size();
                 self.record.spilled += 1;
                 self.moved_out.insert(operation.id.clone(), operation);
             } else {
-                kept.push(operation);
+                self.record.operations.push(operation);
             }
         }
-        self.record.operations = kept;
     }
 }
 

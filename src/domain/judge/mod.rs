@@ -125,17 +125,17 @@ impl<'a> Fold<'a> {
             return Judged::Later;
         }
         self.requests += 1;
-        let mut judged = self.judged(ask);
+        let mut judged = self.judge_now(ask);
         if let Judged::Answered(draft) = &mut judged
-            && self.writes_something()
+            && self.writes()
         {
-            // It may rest on what this very commit is still to write.
+            // What this fold is about to write is no fact yet, and an answer may rest on it.
             draft.certainty = Certainty::Confirm;
         }
         judged
     }
 
-    fn judged(&mut self, ask: &Ask) -> Judged {
+    fn judge_now(&mut self, ask: &Ask) -> Judged {
         match ask {
             Ask::Reserve(ask, nonce, lease) => self.reserve(ask, *nonce, *lease),
             Ask::Release(reservation, nonce) => self.release(reservation, *nonce),
@@ -145,6 +145,11 @@ impl<'a> Fold<'a> {
             Ask::Lookup(operation) => self.lookup(operation),
             Ask::Inspect => self.inspect(),
         }
+    }
+
+    /// Whether there is anything to write so far.
+    fn writes(&self) -> bool {
+        self.changed || !self.incidents.is_empty() || !self.moved_out.is_empty()
     }
 
     /// The round that holds the resource.

@@ -16,7 +16,7 @@ impl Fold<'_> {
         } else if done.digest != ask.intent.digest {
             self.conflict(ask, done)
         } else if done.verdict != Verdict::Applied {
-            self.told_again(&done)
+            self.refused_again(ask, &done)
         } else {
             self.replay(ask, done)
         };
@@ -34,7 +34,7 @@ impl Fold<'_> {
         } else {
             draft
         };
-        draft.fact()
+        self.showing(draft)
     }
 
     /// What every later request with the same content is told.
@@ -51,15 +51,28 @@ impl Fold<'_> {
         draft.first_time(done.time_ms).fact()
     }
 
+    fn refused_again(&mut self, ask: &Transition, done: &Operation) -> Draft {
+        let draft = self.told_again(done);
+        let round = ask.reservation.as_ref().map(|named| named.round());
+        if round == done.round {
+            return draft;
+        }
+        // Another round ran the effect for what was refused already.
+        let text = "a result came for an operation that had been refused";
+        let raised = self.evidence(ask, done.verdict, done.rule, text, Some(done));
+        let first = self.refusal_of(done);
+        draft.incident(first.or(raised))
+    }
+
     fn replay(&mut self, ask: &Transition, done: Operation) -> Draft {
         let Some(reservation) = &ask.reservation else {
             return self.told_again(&done);
         };
+        let differs = ask
+            .result
+            .as_ref()
+            .is_some_and(|result| *result != done.result);
         if done.round == Some(reservation.round()) {
-            let differs = ask
-                .result
-                .as_ref()
-                .is_some_and(|result| *result != done.result);
             if !differs {
                 return self.told_again(&done);
             }
@@ -81,26 +94,30 @@ impl Fold<'_> {
             // True whoever finished it; but that the round is live could have changed.
             let mut draft = self.told_again(&done);
             draft.certainty = super::Certainty::Confirm;
+            if differs {
+                let (verdict, rule) = (Verdict::Replayed, Rule::OtherResult);
+                let text = "the operation was done before, outside this round, with another result";
+                let incident = self.evidence(ask, verdict, rule, text, Some(&done));
+                return draft.incident(incident);
+            }
             return draft;
         }
         let text = "the reservation is over, and the operation was finished without it";
         let draft = Draft::new(Verdict::Fenced, Layer::Replay, Rule::DoneWithoutRound, text);
-        let incident = self.evidence(ask, Rule::DoneWithoutRound, text, Some(&done));
+        let rule = Rule::DoneWithoutRound;
+        let incident = self.evidence(ask, Verdict::Fenced, rule, text, Some(&done));
         self.showing(draft.incident(incident))
     }
 
     fn conflict(&mut self, ask: &Transition, done: Operation) -> Draft {
         let text = "the operation was seen before with other content";
         let time_ms = done.time_ms;
-        let incident = self.raise_about(
-            ask,
-            done,
-            Raised::CONFLICT,
-            Verdict::Conflict,
-            Rule::OtherContent,
-            text,
-        );
-        Draft::new(Verdict::Conflict, Layer::Digest, Rule::OtherContent, text)
+        let (verdict, rule) = (Verdict::Conflict, Rule::OtherContent);
+        // What an effect said under a round is kept for each round; else one incident tells it all.
+        let incident = self
+            .evidence(ask, verdict, rule, text, Some(&done))
+            .unwrap_or_else(|| self.raise_about(ask, done, Raised::CONFLICT, verdict, rule, text));
+        Draft::new(verdict, Layer::Digest, rule, text)
             .incident(Some(incident))
             .first_time(time_ms)
             .fact()
@@ -145,16 +162,18 @@ impl Fold<'_> {
                 self.changed = true;
             }
             None => {
+                self.bytes += done.size();
                 self.moved_out.insert(done.id.clone(), done);
             }
         }
         id
     }
 
-    /// Keeps the result of a request that is refused because its round is over: its effect may have run.
+    /// Keeps the result that a round brings and that is not taken: its effect may have run.
     pub(super) fn evidence(
         &mut self,
         ask: &Transition,
+        verdict: Verdict,
         rule: Rule,
         text: &str,
         done: Option<&Operation>,
@@ -162,18 +181,12 @@ impl Fold<'_> {
         let evidence = ask.result.clone().filter(|result| !result.is_empty())?;
         let round = ask.reservation.as_ref()?.round();
         let operation = &ask.intent.operation;
-        let id = Incident::id_of(
-            self.resource,
-            operation,
-            Verdict::Fenced,
-            rule,
-            round.as_bytes(),
-        );
+        let id = Incident::id_of(self.resource, operation, verdict, rule, round.as_bytes());
         self.incident(Incident {
             id: id.clone(),
             resource: self.resource.clone(),
             operation: operation.clone(),
-            verdict: Verdict::Fenced,
+            verdict,
             rule,
             explanation: text.to_owned(),
             time_ms: self.time_ms,

@@ -34,18 +34,17 @@ impl Fold<'_> {
             };
             return answered(self.holding(self.showing(draft)));
         }
-        if let Some(round) = self
-            .record
-            .round
-            .as_ref()
-            .filter(|round| round.request == ask.request)
+        let last = self.record.round.as_ref();
+        let by_request = last.filter(|round| round.request == ask.request);
+        // A round is known by its name too: a grant whose reply was lost may have ended, and others after it. Its name must
+        // not be given to a second round.
+        if let Some(end) = by_request
+            .and_then(|round| round.over)
+            .or_else(|| self.record.end_of(nonce))
         {
-            let rule = match round.over {
-                Some(RoundEnd::Released(_)) => Rule::Released,
-                Some(RoundEnd::Lost) | None => Rule::Lost,
-            };
             let text =
                 "the reservation of this request is over; a new attempt needs a new request_id";
+            let rule = rule_of(Some(end));
             return answered(self.showing(Draft::new(Verdict::Fenced, Layer::Fence, rule, text)));
         }
         if self.reservation == ReservationChange::End {

@@ -54,7 +54,7 @@ impl Fold<'_> {
             Some(reservation) => {
                 let draft = self.round_over(reservation);
                 let (rule, text) = (Rule::Over, "a result came from a reservation that is over");
-                let incident = self.evidence(ask, rule, text, None);
+                let incident = self.evidence(ask, Verdict::Fenced, rule, text, None);
                 Some(draft.incident(incident))
             }
             None => self.live_round().map(|(round, _)| self.busy(round)),
@@ -91,9 +91,13 @@ impl Fold<'_> {
         }
         let mut operation = self.finished(ask, nonce, objection, StoredResult::default());
         let mut draft = verdict_draft(&operation);
+        let evidence = ask.result.clone().filter(|result| !result.is_empty());
         if layer == Layer::State {
             operation.expected.clone_from(&ask.intent.from);
             draft = draft.expected(&ask.intent.from);
+        }
+        // A message of a replaced round is settled quietly, unless it says that its effect ran.
+        if layer == Layer::State || evidence.is_some() {
             operation.raised = Raised::REFUSAL;
             let id = Incident::id_of(self.resource, &operation.id, verdict, rule, &[]);
             draft = draft.incident(Some(id.clone()));
@@ -107,7 +111,7 @@ impl Fold<'_> {
                 time_ms: self.time_ms,
                 first_digest: None,
                 digest: operation.digest.clone(),
-                evidence: ask.result.clone().filter(|result| !result.is_empty()),
+                evidence,
                 state: operation.state.clone(),
             });
         }
