@@ -224,10 +224,10 @@ fn incidents() -> impl Strategy<Value = Incident> {
 }
 
 fn reason_of(error: StoreError) -> String {
-    match error {
-        StoreError::Corrupt { reason, .. } => reason,
-        other => panic!("{other:?} is no corruption"),
-    }
+    let StoreError::Corrupt { reason, .. } = error else {
+        panic!("{error:?} is no corruption");
+    };
+    reason
 }
 
 /// A record as most are: one finished operation, with a small result.
