@@ -31,7 +31,7 @@ async fn a_dead_and_a_hung_endpoint_are_left_and_calls_succeed_on_the_good_one()
     for urls in [[&dead, &hung, good], [&hung, good, &dead]] {
         let store = open(&urls, &world.prefix, SHORT).await.unwrap();
         let began = Instant::now();
-        let id = format!("{}", urls[0]);
+        let id = urls[0].to_owned();
         committed(&store, create(&id)).await;
         overtaken(&store, create(&id)).await;
         read(&store, &id).await.unwrap();
