@@ -19,6 +19,18 @@ pub struct Endpoint {
     pub channel: etcd_client::Channel,
 }
 
+impl Endpoint {
+    /// An etcd member at `http://host:port`. Nothing is sent before the first call.
+    pub fn connect(url: &str) -> Result<Self, Invalid> {
+        let endpoint = tonic::transport::Endpoint::from_shared(url.to_owned())
+            .map_err(|error| Invalid::new(error.to_string()))?;
+        Ok(Self {
+            name: url.to_owned(),
+            channel: etcd_client::Channel::Tonic(endpoint.connect_lazy()),
+        })
+    }
+}
+
 /// What every key begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix(String);
