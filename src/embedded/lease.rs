@@ -9,8 +9,9 @@ use etcd_client::proto::{
     PbLeaseTimeToLiveResponse,
 };
 use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
@@ -19,6 +20,8 @@ use super::store::Store;
 
 type Answer<T> = Result<Response<T>, Status>;
 
+/// Answers made ahead of a client that does not read. No more leases are kept until it does.
+const ANSWERS_MAX: usize = 64;
 /// What etcd answers for the time left of a lease that is not there.
 const GONE_SECONDS: i64 = -1;
 
@@ -40,6 +43,25 @@ fn free_id(store: &Store) -> i64 {
         let id = i64::try_from(high >> 1).unwrap_or_default();
         if id != 0 && !store.leases.contains(id) {
             return id;
+        }
+    }
+}
+
+async fn keep_alive(
+    shared: Arc<Shared>,
+    mut requests: Streaming<PbLeaseKeepAliveRequest>,
+    answers: mpsc::Sender<Result<PbLeaseKeepAliveResponse, Status>>,
+) {
+    loop {
+        let request = tokio::select! {
+            () = answers.closed() => return,
+            request = requests.next() => request,
+        };
+        let Some(request) = request else { return };
+        let answer = request.map(|request| renew(&shared, request));
+        let failed = answer.is_err();
+        if answers.send(answer).await.is_err() || failed {
+            return;
         }
     }
 }
@@ -98,17 +120,20 @@ impl PbLeaseService for Lease {
         }))
     }
 
-    type LeaseKeepAliveStream = BoxStream<'static, Result<PbLeaseKeepAliveResponse, Status>>;
+    type LeaseKeepAliveStream = ReceiverStream<Result<PbLeaseKeepAliveResponse, Status>>;
 
     async fn lease_keep_alive(
         &self,
         request: Request<Streaming<PbLeaseKeepAliveRequest>>,
     ) -> Answer<Self::LeaseKeepAliveStream> {
-        let shared = Arc::clone(&self.shared);
-        let answers = request
-            .into_inner()
-            .map(move |request| Ok(renew(&shared, request?)));
-        Ok(Response::new(answers.boxed()))
+        let (answers, read) = mpsc::channel(ANSWERS_MAX);
+        // A lease is kept when that is asked for, whenever the answers are read.
+        tokio::spawn(keep_alive(
+            Arc::clone(&self.shared),
+            request.into_inner(),
+            answers,
+        ));
+        Ok(Response::new(ReceiverStream::new(read)))
     }
 
     async fn lease_time_to_live(

@@ -14,6 +14,7 @@ use super::store::Store;
 type Row<'a> = (&'a Bytes, i64, &'a Live);
 
 const ORDER_NONE: i32 = 0;
+const ORDER_ASCEND: i32 = 1;
 const ORDER_DESCEND: i32 = 2;
 const TARGET_KEY: i32 = 0;
 const TARGET_VERSION: i32 = 1;
@@ -110,17 +111,17 @@ fn sort(rows: &mut [Row<'_>], order: i32, target: i32) {
         _ => |a, b| a.0.cmp(b.0),
     };
     // Ties stay in key order. etcd's sort promises nothing there and keeps it up to 12 keys.
-    if order == ORDER_DESCEND {
-        rows.sort_by(|a, b| compare(b, a));
-    } else {
-        rows.sort_by(compare);
+    match order {
+        ORDER_NONE | ORDER_ASCEND => rows.sort_by(compare),
+        ORDER_DESCEND => rows.sort_by(|a, b| compare(b, a)),
+        // An order etcd does not know is none.
+        _ => {}
     }
 }
 
-/// etcd sorts only by what it knows.
+/// etcd 3.4 stops at a target it does not know; later versions refuse it like this.
 pub(super) fn check_sort(request: &PbRangeRequest) -> Result<(), Refusal> {
-    let known = (ORDER_NONE..=ORDER_DESCEND).contains(&request.sort_order)
-        && (TARGET_KEY..=TARGET_VALUE).contains(&request.sort_target);
+    let known = (TARGET_KEY..=TARGET_VALUE).contains(&request.sort_target);
     if known {
         Ok(())
     } else {

@@ -7,10 +7,9 @@ use std::time::Duration;
 use etcd_client::proto::{
     PbWatchRequest, PbWatchRequestUnion, PbWatchResponse, PbWatchServer, PbWatchService,
 };
-use futures_util::StreamExt;
-use futures_util::stream::{self, BoxStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Interval, interval_at};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::shared::Shared;
@@ -18,6 +17,9 @@ use super::watcher::{News, Watcher, fragments};
 
 /// etcd's own: a watcher that asked for it hears that nothing happened this often.
 pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_secs(10 * 60);
+
+/// Answers made ahead of a client that does not read. No more are made until it does.
+const ANSWERS_MAX: usize = 4;
 
 /// The watch id of an answer that concerns no watcher, or all.
 const NO_WATCHER: i64 = -1;
@@ -39,23 +41,22 @@ pub(super) fn service(shared: &Arc<Shared>) -> PbWatchServer<Watch> {
 
 #[tonic::async_trait]
 impl PbWatchService for Watch {
-    type WatchStream = BoxStream<'static, Result<PbWatchResponse, Status>>;
+    type WatchStream = ReceiverStream<Result<PbWatchResponse, Status>>;
 
     async fn watch(
         &self,
         request: Request<Streaming<PbWatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
+        let (answers, read) = mpsc::channel(ANSWERS_MAX);
         let watchers = Watchers::new(Arc::clone(&self.shared), request.into_inner());
-        let answers = stream::unfold(watchers, |mut watchers| async move {
-            let answer = watchers.next().await;
-            Some((answer?, watchers))
-        });
-        Ok(Response::new(answers.boxed()))
+        // A watch begins when it is asked for, whenever its answers are read.
+        tokio::spawn(watchers.run(answers));
+        Ok(Response::new(ReceiverStream::new(read)))
     }
 }
 
 /// The watchers of one stream. They keep no events of their own: each remembers how far it has
-/// been told, and reads on from the store's history when the client reads on from the stream.
+/// been told, and reads on from the store's history as the client reads on from the stream.
 struct Watchers {
     shared: Arc<Shared>,
     requests: Streaming<PbWatchRequest>,
@@ -88,10 +89,23 @@ impl Watchers {
         }
     }
 
-    async fn next(&mut self) -> Option<Result<PbWatchResponse, Status>> {
+    async fn run(mut self, answers: mpsc::Sender<Result<PbWatchResponse, Status>>) {
+        loop {
+            let answer = tokio::select! {
+                () = answers.closed() => return,
+                answer = self.next() => answer,
+            };
+            let failed = answer.is_err();
+            if answers.send(answer).await.is_err() || failed {
+                return;
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Result<PbWatchResponse, Status> {
         loop {
             if let Some(answer) = self.ready.pop_front() {
-                return Some(Ok(answer));
+                return Ok(answer);
             }
             let newest = *self.revisions.borrow_and_update();
             let behind = self.watchers.values().any(|watcher| watcher.next <= newest);
@@ -105,7 +119,7 @@ impl Watchers {
                 request = self.requests.message(), if self.open => match request {
                     Ok(Some(request)) => self.accept(request),
                     Ok(None) => self.open = false,
-                    Err(status) => return Some(Err(status)),
+                    Err(status) => return Err(status),
                 },
                 _ = self.clock.tick() => self.tick(),
                 () = std::future::ready(()), if behind => self.advance(newest),
@@ -140,14 +154,7 @@ impl Watchers {
                 self.ready.push_back(answer);
             }
             Some(PbWatchRequestUnion::CancelRequest(cancel)) => {
-                if self.watchers.remove(&cancel.watch_id).is_some() {
-                    let newest = self.shared.with(|store| store.revision());
-                    let answer = self.answer(newest, cancel.watch_id);
-                    self.ready.push_back(PbWatchResponse {
-                        canceled: true,
-                        ..answer
-                    });
-                }
+                self.cancel(cancel.watch_id);
             }
             Some(PbWatchRequestUnion::ProgressRequest(_)) => self.progress_asked = true,
             None => {}
@@ -176,6 +183,17 @@ impl Watchers {
         PbWatchResponse {
             created: true,
             ..self.answer(newest, id)
+        }
+    }
+
+    fn cancel(&mut self, id: i64) {
+        if self.watchers.remove(&id).is_some() {
+            let newest = self.shared.with(|store| store.revision());
+            let answer = self.answer(newest, id);
+            self.ready.push_back(PbWatchResponse {
+                canceled: true,
+                ..answer
+            });
         }
     }
 
