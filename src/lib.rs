@@ -41,9 +41,12 @@
 //! | timeline | the history since the store was last restored; owns the base of the tokens |
 
 pub mod cli;
+pub mod config;
 pub mod domain;
 pub mod embedded;
 pub mod engine;
+pub mod observe;
 pub mod proto;
+pub mod server;
 pub mod store;
 pub mod transport;
