@@ -1,5 +1,11 @@
 //! Code generated from `proto/`, as it comes.
-#![allow(missing_docs, clippy::all, clippy::pedantic, clippy::as_conversions)]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    clippy::as_conversions
+)]
 
 /// The interface.
 pub mod v1 {
@@ -10,6 +16,7 @@ pub mod v1 {
 }
 
 /// The format of stored records.
+#[allow(unreachable_pub)]
 pub(crate) mod store_v1 {
     tonic::include_proto!("fencepost.store.v1");
 }
