@@ -70,7 +70,7 @@ async fn names_that_begin_alike_are_different_resources(backend: Backend) {
         let key = sidecars[0].key_of(&resource_of(kind, id));
         for foreign in [
             format!("{key}/foreign"),
-            format!("{key}0"),
+            format!("{key}~"),
             format!("{}{kind}/{id}/x", backend.prefix()),
         ] {
             raw.put(foreign, "not ours", None).await.unwrap();

@@ -1,7 +1,7 @@
 //! A real etcd on loopback.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,6 +18,8 @@ const STARTS_MAX: usize = 5;
 /// The members are on one machine; the defaults are for networks.
 const HEARTBEAT_MS: &str = "50";
 const ELECTION_MS: &str = "500";
+/// Where an older etcd, which flushes each write to the disk, is spared the disk: nothing here has to survive a power cut.
+const IN_MEMORY: &str = "/dev/shm";
 
 /// One etcd member that is its own cluster. It ends with its last handle, and with the test binary.
 #[derive(Debug)]
@@ -40,7 +42,14 @@ impl Etcd {
 
     /// An instance of its own, for a test that stops it.
     pub(crate) async fn start() -> Self {
-        let directory = tempfile::Builder::new().prefix("fencepost-etcd-").tempdir();
+        let mut named = tempfile::Builder::new();
+        let named = named.prefix("fencepost-etcd-");
+        let memory = Path::new(IN_MEMORY);
+        let directory = if can_skip_fsync() || !memory.is_dir() {
+            named.tempdir()
+        } else {
+            named.tempdir_in(memory)
+        };
         let mut directory = directory.expect("a temporary directory");
         for attempt in 0..STARTS_MAX {
             let etcd = Self::launch(directory, free_url(), free_url(), attempt);

@@ -44,15 +44,13 @@ impl Process {
         let directory = directory.expect("a temporary directory");
         let mut all: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
         all.extend(["--listen".to_owned(), "127.0.0.1:0".to_owned()]);
-        // The admin socket, if there is one, must not meet that of another test.
-        let environment = [(
-            "TMPDIR".to_owned(),
-            directory.path().to_string_lossy().into_owned(),
-        )];
+        let admin_socket = directory.path().join("admin.sock");
+        all.push("--admin-socket".to_owned());
+        all.push(admin_socket.to_string_lossy().into_owned());
         let child = Child::start(
             Path::new(env!("CARGO_BIN_EXE_fencepost")),
             &all,
-            &environment,
+            &[],
             &directory.path().join("fencepost"),
             Some(directory.path()),
         );
@@ -107,12 +105,8 @@ impl Process {
     }
 }
 
-/// The address in the ready line: the first one on loopback, with a port, in a line that says that it listens.
+/// The address in the ready line.
 fn address_in(logs: &str) -> Option<String> {
-    const LOOPBACK: &str = "127.0.0.1:";
-    let ready = |line: &&str| line.contains("ready") || line.contains("listening");
-    let line = logs.lines().find(ready)?;
-    let port = line.split(LOOPBACK).nth(1)?;
-    let port: String = port.chars().take_while(char::is_ascii_digit).collect();
-    (!port.is_empty() && port != "0").then(|| format!("{LOOPBACK}{port}"))
+    let ready = logs.lines().find_map(|line| line.strip_prefix("ready on "));
+    ready.map(|address| address.trim().to_owned())
 }
