@@ -56,6 +56,7 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     let admin_path = admin.as_ref().map(|admin| admin.path().to_owned());
 
     // The port answers before etcd does: health says NOT_SERVING, calls say UNAVAILABLE.
+    info!(%address, "listening; calls are answered once the store is open");
     let engine = EngineSlot::default();
     let gate = Gate::default();
     let health = Health::not_serving().await;
