@@ -1,2 +1,7 @@
 //! The `fencepost` binary.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fencepost::cli::main()
+}
