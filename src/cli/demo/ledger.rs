@@ -54,6 +54,34 @@ impl Ledger {
         self.answers.iter().map(|answer| answer.status).collect()
     }
 
+    /// What senders and persons were told, in words.
+    pub(super) fn told(&self) -> String {
+        let statuses: Vec<String> = self
+            .answers
+            .iter()
+            .map(|answer| answer.status.to_string())
+            .collect();
+        let mut text = format!("The sender was answered {}", statuses.join(", then "));
+        if self.alerts.is_empty() {
+            text.push_str("; nobody was called.");
+        } else {
+            let ids: Vec<&str> = self.alerts.iter().map(String::as_str).collect();
+            text.push_str(&format!(
+                "; a person was called: incident {}.",
+                ids.join(", ")
+            ));
+        }
+        text
+    }
+
+    /// How many of the answers said 200 with this body.
+    pub(super) fn answered_with(&self, body: &Bytes) -> usize {
+        self.answers
+            .iter()
+            .filter(|answer| answer.status == 200 && answer.body == *body)
+            .count()
+    }
+
     /// True if money was booked under this receipt and no other.
     pub(super) fn booked_only(&self, receipt: &Bytes) -> bool {
         self.booked.len() == 1 && self.booked.contains(receipt)

@@ -40,11 +40,7 @@ pub(super) async fn play(stage: &Stage) -> Result<Played, Trouble> {
     Ok(Played::new([
         "A callback over 100 EUR was booked; the same event came again over 999 EUR, then once more as it was.".to_owned(),
         said(&decision),
-        format!(
-            "The sender was answered {:?}; a person was called: {:?}.",
-            ledger.statuses(),
-            ledger.alerts
-        ),
+        ledger.told(),
     ])
     .came_out(format!(
         "{}, {} booked, {} alert",

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::super::super::table::bare;
 use super::super::super::trouble::Trouble;
 use super::super::stage::{Played, Stage, may_run, said, settled};
 use crate::proto::v1::{
@@ -29,8 +30,8 @@ pub(super) async fn play(stage: &Stage) -> Result<Played, Trouble> {
         said(&again),
         format!(
             "Lookup says {}, and {} of a reminder that nobody asked for.",
-            state.as_str_name(),
-            other.as_str_name()
+            bare(state.as_str_name(), "OPERATION_STATE_"),
+            bare(other.as_str_name(), "OPERATION_STATE_")
         ),
     ])
     .came_out(format!("{mails} e-mail, replayed {} bytes", replayed.len()))

@@ -22,11 +22,7 @@ pub(super) async fn play(stage: &Stage) -> Result<Played, Trouble> {
         "The customer paid, lost patience and cancelled; the provider's \"paid\" came last, twice."
             .to_owned(),
         said(&decision),
-        format!(
-            "The sender was answered {:?} and can stop; a person was called to refund: {:?}.",
-            ledger.statuses(),
-            ledger.alerts
-        ),
+        ledger.told(),
     ])
     .came_out(format!(
         "{}, {} booked, {} alert",

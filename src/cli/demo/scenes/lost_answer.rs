@@ -28,22 +28,14 @@ pub(super) async fn play(stage: &Stage) -> Result<Played, Trouble> {
     let rushed = rush.inspect().await?;
 
     let ledger = &order.ledger;
-    let copies_equal = ledger
-        .answers
-        .iter()
-        .all(|answer| answer.body == receipt && answer.status == 200);
+    let (all, with_first) = (ledger.answers.len(), ledger.answered_with(&receipt));
     let first_of_rush = rush
         .ledger
         .answers
         .first()
         .map(|answer| answer.body.clone())
         .unwrap_or_default();
-    let rush_equal = receipts.contains(&first_of_rush)
-        && rush
-            .ledger
-            .answers
-            .iter()
-            .all(|answer| answer.body == first_of_rush && answer.status == 200);
+    let with_rushed = rush.ledger.answered_with(&first_of_rush);
     Ok(Played::new([
         format!(
             "The first answer was lost on its way; the provider sent it again, then {COPIES} copies at once. Another order \
@@ -51,23 +43,22 @@ pub(super) async fn play(stage: &Stage) -> Result<Played, Trouble> {
         ),
         said(&decision),
         format!(
-            "Every sender got the first receipt; money was booked {} and {} times.",
+            "{with_first} of {all} answers carried the first receipt, and {with_rushed} of {COPIES}; money was booked {} and {} \
+             times.",
             ledger.booked.len(),
             rush.ledger.booked.len()
         ),
     ])
     .came_out(format!(
-        "{} answers, {} booked; {} answers, {} booked",
-        ledger.answers.len(),
+        "{with_first} of {all} and {with_rushed} of {COPIES} answers equal, {} + {} booked",
         ledger.booked.len(),
-        rush.ledger.answers.len(),
         rush.ledger.booked.len()
     ))
-    .must(copies_equal, "a copy was answered otherwise than the first delivery")
+    .must(with_first == all, "a copy was answered otherwise than the first delivery")
     .must(ledger.booked_only(&receipt), format!("money was booked {} times", ledger.booked.len()))
     .must(after_first.state == "paid", format!("the order is {}, not paid", after_first.state))
     .must(after_all == after_first, "a copy changed the order")
-    .must(rush_equal, "copies that came at once were answered differently")
+    .must(receipts.contains(&first_of_rush) && with_rushed == COPIES, "copies that came at once were answered differently")
     .must(
         rush.ledger.booked.len() == 1,
         format!("copies that came at once were booked {} times", rush.ledger.booked.len()),

@@ -27,7 +27,7 @@ pub(super) async fn play(stage: &Stage) -> Result<Played, Trouble> {
     Ok(Played::new([
         "The shop learned of the payment by polling and shipped; the provider's own \"paid\" came 30 minutes later.".to_owned(),
         said(&decision),
-        format!("The provider was answered {:?}; the order is {}.", ledger.statuses(), now.state),
+        format!("{} The order is {}.", ledger.told(), now.state),
     ])
     .came_out(format!(
         "{}, {} booked, {} sent",

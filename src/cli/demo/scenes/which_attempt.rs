@@ -38,7 +38,11 @@ pub(super) async fn play(stage: &Stage) -> Result<Played, Trouble> {
             "Attempt p2 was started, then the callback of p1 came: {}",
             said(&old)
         ),
-        "The callback of p2 was booked, that of p1 was not.".to_owned(),
+        format!(
+            "Then that of p2 came; money was booked {} times, and the order is {}.",
+            repaid.ledger.booked.len(),
+            at_end.state
+        ),
     ])
     .came_out(format!(
         "edited: {}; old attempt: {}; new: {}",
