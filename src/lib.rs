@@ -1,4 +1,45 @@
-//! Fencepost: a coordination sidecar over etcd. See ARCHITECTURE.md.
+//! Fencepost: a coordination sidecar over etcd. `ARCHITECTURE.md` says what it guarantees and why it is built this way.
+//!
+//! # Map
+//!
+//! | module | what it is for |
+//! | --- | --- |
+//! | [`cli`] | the commands; the only place, beside `transport`, that reads protobuf |
+//! | `server`, `config` | start and stop, flags and environment |
+//! | [`transport`] | gRPC and JSON in and out |
+//! | [`engine`] | lanes, committer, leases: where time and concurrency live |
+//! | [`store`] | etcd: every key, every transaction, every record |
+//! | [`domain`] | what is decided, as pure functions |
+//! | [`embedded`] | the development engine: etcd in memory, behind etcd's own service traits |
+//!
+//! # Layer rule
+//!
+//! main → cli → server → transport → engine → store → domain, and never upward. `embedded` stands alone. `domain` knows no
+//! runtime, no network and no clock. Only `store` and `embedded` name `etcd_client`. `tests/tidy.rs` keeps this.
+//!
+//! # Words
+//!
+//! One word, one meaning, in the interface, the code and the docs.
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | resource | what is coordinated: a kind and an id |
+//! | operation | one business action, named by the sender's stable `operation_id`, scoped to its resource |
+//! | request | one attempt of a caller, named by a fresh `request_id`; a retry of that very call repeats it |
+//! | digest | the hash that tells the same content from another |
+//! | identity | the smallest named values that prove which round a message belongs to |
+//! | reservation | one round of holding a resource: an id, a token, a TTL, a lease |
+//! | round | a reservation, seen from its resource: at most one is live |
+//! | token | the fencing token: the timeline's base plus the etcd revision of the grant; it only rises |
+//! | decision | advice, verdict, layer, rule, explanation, and the resource as it stood |
+//! | record | everything known of one resource, committed as a whole |
+//! | nonce | random, drawn for each request that may write, so that its own write is recognised later |
+//! | fold | judging several requests for one resource, one after another, into one commit |
+//! | lane | what waits for one resource, with at most one commit in flight |
+//! | spilled | moved from the record to a key of its own |
+//! | incident | a durable record of something that a person must judge |
+//! | timeline | the history since the store was last restored; owns the base of the tokens |
+
 pub mod cli;
 pub mod config;
 pub mod domain;

@@ -138,38 +138,55 @@ pub enum Rule {
     NoState,
 }
 
-impl Rule {
-    /// The stable name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Moved => "MOVED",
-            Self::RanOnce => "RAN_ONCE",
-            Self::SameContent => "SAME_CONTENT",
-            Self::OtherResult => "OTHER_RESULT",
-            Self::OtherContent => "OTHER_CONTENT",
-            Self::WasFree => "WAS_FREE",
-            Self::SameRequest => "SAME_REQUEST",
-            Self::Renewed => "RENEWED",
-            Self::Ended => "ENDED_NOW",
-            Self::Released => "RELEASED",
-            Self::Lost => "LOST",
-            Self::Over => "OVER",
-            Self::Held => "HELD",
-            Self::Live => "LIVE",
-            Self::LastGranted => "LAST_GRANTED",
-            Self::Overtaken => "OVERTAKEN",
-            Self::TokenEnded => "ENDED",
-            Self::NeverIssued => "NEVER_ISSUED",
-            Self::OlderTimeline => "OLDER_TIMELINE",
-            Self::DoneWithoutRound => "DONE_WITHOUT_ROUND",
-            Self::Replaced => "REPLACED",
-            Self::NotYetKnown => "NOT_YET_KNOWN",
-            Self::AlreadyMoved => "ALREADY_MOVED",
-            Self::NotYetReached => "NOT_YET_REACHED",
-            Self::Passed => "PASSED",
-            Self::NoState => "NO_STATE",
+/// Writes each stable name once, for both directions; a rule without a name does not compile.
+macro_rules! rule_names {
+    ($($rule:ident => $name:literal,)*) => {
+        impl Rule {
+            /// The stable name.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$rule => $name,)*
+                }
+            }
+
+            /// The rule of that name, if there is one.
+            pub fn parse(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$rule),)*
+                    _ => None,
+                }
+            }
         }
-    }
+    };
+}
+
+rule_names! {
+    Moved => "MOVED",
+    RanOnce => "RAN_ONCE",
+    SameContent => "SAME_CONTENT",
+    OtherResult => "OTHER_RESULT",
+    OtherContent => "OTHER_CONTENT",
+    WasFree => "WAS_FREE",
+    SameRequest => "SAME_REQUEST",
+    Renewed => "RENEWED",
+    Ended => "ENDED_NOW",
+    Released => "RELEASED",
+    Lost => "LOST",
+    Over => "OVER",
+    Held => "HELD",
+    Live => "LIVE",
+    LastGranted => "LAST_GRANTED",
+    Overtaken => "OVERTAKEN",
+    TokenEnded => "ENDED",
+    NeverIssued => "NEVER_ISSUED",
+    OlderTimeline => "OLDER_TIMELINE",
+    DoneWithoutRound => "DONE_WITHOUT_ROUND",
+    Replaced => "REPLACED",
+    NotYetKnown => "NOT_YET_KNOWN",
+    AlreadyMoved => "ALREADY_MOVED",
+    NotYetReached => "NOT_YET_REACHED",
+    Passed => "PASSED",
+    NoState => "NO_STATE",
 }
 
 /// Names an incident; the same finding always has the same.

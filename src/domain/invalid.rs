@@ -8,7 +8,7 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    /// `reason` completes the sentence "<field> …": it says what is wrong, where, and what the limit is.
+    /// `reason` completes the sentence `<field> …`: it says what is wrong, where, and what the limit is.
     pub fn new(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),

@@ -5,6 +5,7 @@ pub mod digest;
 pub mod ids;
 pub mod incident;
 pub mod invalid;
+pub mod judge;
 pub mod outcome;
 pub mod record;
 pub mod request;

@@ -23,6 +23,13 @@ pub const TTL_SECONDS_MAX: u32 = 24 * 60 * 60;
 /// How long a reservation lasts if the caller does not say, in seconds.
 pub const TTL_SECONDS_DEFAULT: u32 = 30;
 
+/// A lease outlasts what is promised by this part of it,
+const LEASE_SLACK_PART: u32 = 4;
+/// but by no less than this, in seconds,
+const LEASE_SLACK_SECONDS_MIN: u32 = 2;
+/// and by no more than this, in seconds.
+const LEASE_SLACK_SECONDS_MAX: u32 = 30;
+
 /// How long each renewal makes a reservation last, in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(u32);
@@ -60,6 +67,14 @@ impl Ttl {
     /// In seconds.
     pub fn seconds(self) -> u32 {
         self.0
+    }
+
+    /// How long the lease under it is asked to last, in seconds: longer than what is promised, so that a lease granted
+    /// ahead of its use can still keep the promise a while later.
+    pub fn lease_seconds(self) -> u32 {
+        let slack =
+            (self.0 / LEASE_SLACK_PART).clamp(LEASE_SLACK_SECONDS_MIN, LEASE_SLACK_SECONDS_MAX);
+        self.0 + slack
     }
 
     /// As a span.

@@ -1,13 +1,36 @@
 //! What the transport calls.
 
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Boottime, Fault};
+use tokio::sync::oneshot;
+use tracing::{error, warn};
+use uuid::Uuid;
+
+use super::clock::Boottime;
+use super::committer::Committer;
+use super::fault::Fault;
+use super::lane::Shared;
+use super::lanes::Lanes;
+use super::leases::Leases;
+use super::reader::Reader;
+use super::tasks::Tasks;
+use super::ticket::{Progress, Ticket, within};
 use crate::domain::decision::{Decision, Grant, IncidentId, Snapshot};
-use crate::domain::ids::{OperationId, ReservationId, ResourceId};
+use crate::domain::ids::{Nonce, OperationId, ResourceId};
 use crate::domain::incident::Incident;
-use crate::domain::request::{Fence, Reserve, Transition};
-use crate::store::Store;
+pub use crate::domain::judge::OperationState;
+use crate::domain::judge::{Answer, Ask};
+use crate::domain::request::{Fence, Transition};
+use crate::store::{Store, StoreError};
+
+/// When to ask again while the sidecar is going down: another one, or the next, will be there.
+const STOPPING_RETRY: Duration = Duration::from_secs(1);
+/// When to ask again when etcd did not answer a question.
+const STORE_RETRY: Duration = Duration::from_millis(500);
+/// Resources whose records are remembered, if not configured.
+const LANES_DEFAULT: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 
 /// Who asks, and until when an answer is of use.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +42,19 @@ pub struct Caller {
 }
 
 /// Limits of the engine.
-#[derive(Clone, Debug, Default)]
-pub struct EngineOptions {}
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Most resources whose records are remembered between calls.
+    pub lanes_max: NonZeroUsize,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            lanes_max: LANES_DEFAULT,
+        }
+    }
+}
 
 /// The answer to Reserve and Renew.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,100 +65,86 @@ pub struct Reserved {
     pub grant: Option<Grant>,
 }
 
-/// What has become of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OperationState {
-    /// Nothing is known of it.
-    NeverSeen,
-    /// Applied, with a result.
-    Done,
-    /// Applied; the result is empty.
-    DoneEmpty,
-    /// Judged and turned away for good.
-    Refused,
-}
-
 /// The answer to Lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// What has become of it.
+    /// What has become of the operation.
     pub state: OperationState,
     /// What a duplicate would be answered.
     pub decision: Option<Decision>,
 }
 
-/// The engine. Cheap to clone. A caller that goes away leaves no half-done work: what was sent is finished.
+/// The engine. Cheap to clone. A caller that goes away leaves no half-done work: what was sent to etcd is finished, what was
+/// not is dropped whole.
 #[derive(Clone, Debug)]
 pub struct Engine {
-    store: Store,
-}
-
-fn unfinished() -> Fault {
-    Fault::StoreUnavailable {
-        retry_after: Duration::from_secs(1),
-    }
+    lanes: Arc<Lanes>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Engine {
     /// Starts the engine on an open store.
     pub fn start(store: Store, options: EngineOptions) -> Self {
-        let _ = options;
-        Self { store }
+        let tasks = Tasks::default();
+        let shared = Arc::new(Shared {
+            committer: Committer::start(store.clone(), tasks.clone()),
+            reader: Reader::start(store.clone(), tasks.clone()),
+            leases: Leases::start(store.clone(), &tasks),
+            store,
+            _end: tasks.end_on_drop(),
+            tasks,
+        });
+        let lanes = Arc::new(Lanes::new(Arc::clone(&shared), options.lanes_max));
+        Self { lanes, shared }
     }
 
-    /// Reserve.
-    pub async fn reserve(&self, ask: Reserve, caller: Caller) -> Result<Reserved, Fault> {
-        let _ = (ask, caller, self.store.timeline());
-        Err(unfinished())
-    }
-
-    /// Renew.
-    pub async fn renew(
-        &self,
-        reservation: ReservationId,
-        caller: Caller,
-    ) -> Result<Reserved, Fault> {
-        let _ = (reservation, caller);
-        Err(unfinished())
-    }
-
-    /// Release.
-    pub async fn release(
-        &self,
-        reservation: ReservationId,
-        caller: Caller,
-    ) -> Result<Decision, Fault> {
-        let _ = (reservation, caller);
-        Err(unfinished())
-    }
-
-    /// Transition.
+    /// Judges a message and commits its move.
     pub async fn transition(&self, ask: Transition, caller: Caller) -> Result<Decision, Fault> {
-        let _ = (ask, caller);
-        Err(unfinished())
+        let resource = ask.resource.clone();
+        let ask = Ask::Transition(Box::new(ask), random_nonce());
+        self.ask_within(&resource, ask, caller).await.map(judged)
     }
 
-    /// Fence.
+    /// Judges a token.
     pub async fn fence(&self, ask: Fence, caller: Caller) -> Result<Decision, Fault> {
-        let _ = (ask, caller);
-        Err(unfinished())
+        let resource = ask.resource.clone();
+        self.ask_within(&resource, Ask::Fence(ask), caller)
+            .await
+            .map(judged)
     }
 
-    /// Lookup.
+    /// Tells what has become of an operation.
     pub async fn lookup(
         &self,
         resource: ResourceId,
         operation: OperationId,
         caller: Caller,
     ) -> Result<Known, Fault> {
-        let _ = (resource, operation, caller);
-        Err(unfinished())
+        match self
+            .ask_within(&resource, Ask::Lookup(operation), caller)
+            .await?
+        {
+            Answer::Known(state, decision) => Ok(Known { state, decision }),
+            other @ (Answer::Judged(_)
+            | Answer::Ended(..)
+            | Answer::Held(..)
+            | Answer::Snapshot(_)) => {
+                unreachable!("a lookup is answered by what is known, not by {other:?}")
+            }
+        }
     }
 
-    /// Inspect.
+    /// Shows a resource.
     pub async fn inspect(&self, resource: ResourceId, caller: Caller) -> Result<Snapshot, Fault> {
-        let _ = (resource, caller);
-        Err(unfinished())
+        match self.ask_within(&resource, Ask::Inspect, caller).await? {
+            Answer::Snapshot(snapshot) => Ok(snapshot),
+            other @ (Answer::Judged(_)
+            | Answer::Ended(..)
+            | Answer::Held(..)
+            | Answer::Known(..)) => {
+                unreachable!("an inspection is answered by a snapshot, not by {other:?}")
+            }
+        }
     }
 
     /// A page of incidents, in the order of their ids.
@@ -134,14 +154,109 @@ impl Engine {
         limit: usize,
         caller: Caller,
     ) -> Result<Vec<Incident>, Fault> {
-        let _ = (after, limit, caller);
-        Err(unfinished())
+        self.admit()?;
+        let listing = async {
+            self.shared
+                .store
+                .incidents(after.as_ref(), limit)
+                .await
+                .map_err(|error| question_failed(&error))
+        };
+        within(caller.deadline, &Progress::default(), listing).await
     }
 
     /// Refuses new work and waits for what is under way, at most until the limit. Reservations are left alone: they belong
     /// to the callers. False: the limit came first.
     pub async fn stop(&self, limit: Duration) -> bool {
-        let _ = limit;
-        true
+        self.shared.tasks.stop(limit).await
     }
+
+    pub(super) fn admit(&self) -> Result<(), Fault> {
+        if self.shared.tasks.stopping() {
+            return Err(Fault::Stopping {
+                retry_after: STOPPING_RETRY,
+            });
+        }
+        Ok(())
+    }
+
+    /// Asks the lane and waits for its answer, however long that takes.
+    pub(super) async fn ask(
+        &self,
+        resource: &ResourceId,
+        ask: Ask,
+        progress: Progress,
+    ) -> Result<Answer, Fault> {
+        let (ticket, answer) = Ticket::new(ask, progress);
+        self.lanes.submit(resource, ticket);
+        answer.await.unwrap_or(Err(Fault::Stopping {
+            retry_after: STOPPING_RETRY,
+        }))
+    }
+
+    async fn ask_within(
+        &self,
+        resource: &ResourceId,
+        ask: Ask,
+        caller: Caller,
+    ) -> Result<Answer, Fault> {
+        self.admit()?;
+        let progress = Progress::default();
+        within(
+            caller.deadline,
+            &progress,
+            self.ask(resource, ask, progress.clone()),
+        )
+        .await
+    }
+
+    /// Runs work of several steps to its end, whether or not the caller stays for the answer.
+    pub(super) async fn finish<T: Send + 'static>(
+        &self,
+        caller: Caller,
+        progress: &Progress,
+        work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let (reply, answer) = oneshot::channel();
+        self.shared
+            .tasks
+            .spawn(async move { drop(reply.send(work.await)) });
+        let answer = async {
+            answer.await.unwrap_or(Err(Fault::Stopping {
+                retry_after: STOPPING_RETRY,
+            }))
+        };
+        within(caller.deadline, progress, answer).await
+    }
+}
+
+pub(super) fn judged(answer: Answer) -> Decision {
+    match answer {
+        Answer::Judged(decision) | Answer::Held(decision, _) | Answer::Ended(decision, _) => {
+            decision
+        }
+        Answer::Known(..) | Answer::Snapshot(_) => {
+            unreachable!("a question that judges is answered by a decision")
+        }
+    }
+}
+
+/// A request that only asks failed: nothing can be half-done.
+pub(super) fn question_failed(error: &StoreError) -> Fault {
+    match error {
+        StoreError::Corrupt { key, reason } => {
+            error!(key, reason, "a record cannot be trusted");
+            Fault::CorruptRecord
+        }
+        StoreError::NotApplied { .. } | StoreError::Indeterminate { .. } => {
+            warn!(%error, "etcd did not answer a question");
+            Fault::StoreUnavailable {
+                retry_after: STORE_RETRY,
+            }
+        }
+    }
+}
+
+pub(super) fn random_nonce() -> Nonce {
+    Nonce::from_bytes(*Uuid::new_v4().as_bytes())
 }

@@ -1,8 +1,18 @@
 //! Where time and concurrency live: lanes, committer, leases.
 
 pub mod clock;
+mod committer;
 pub mod facade;
 pub mod fault;
+mod holding;
+mod lane;
+mod lanes;
+mod leases;
+mod pace;
+mod reader;
+mod round;
+mod tasks;
+mod ticket;
 
 pub use clock::Boottime;
 pub use facade::{Caller, Engine, EngineOptions, Known, OperationState, Reserved};

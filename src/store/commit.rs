@@ -14,6 +14,14 @@ pub struct ReadAsk {
     pub operations: Vec<OperationId>,
 }
 
+impl ReadAsk {
+    /// How many operations of an etcd transaction it takes. All asks of one request together may take at most
+    /// `READ_OPERATIONS_MAX`.
+    pub fn operation_count(&self) -> usize {
+        2 + self.operations.len()
+    }
+}
+
 /// A resource as it stood at one revision.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
@@ -81,7 +89,7 @@ pub enum MemberOutcome {
     /// Its guards held; it was written at the batch's revision.
     Committed,
     /// A guard failed; this is how the resource stands. Operations: those of `absent_operations` that do exist.
-    Overtaken(Seen),
+    Overtaken(Box<Seen>),
 }
 
 /// What became of a batch.
@@ -91,10 +99,4 @@ pub struct BatchOutcome {
     pub revision: Revision,
     /// One for each member, in order. An error here is always `Corrupt`.
     pub members: Vec<Result<MemberOutcome, super::StoreError>>,
-}
-
-/// A commit in etcd's words, measured, ready to be merged with others.
-#[derive(Clone, Debug)]
-pub struct Prepared {
-    pub(super) commit: std::sync::Arc<Commit>,
 }

@@ -1,34 +1,31 @@
 //! The handle to etcd.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{BatchOutcome, Commit, Prepared, ReadAsk, Seen, StoreError};
+use etcd_client::GetOptions;
+use etcd_client::proto::PbKeyValue;
+use tokio::sync::watch;
+
+use super::codec;
+use super::commit::{BatchOutcome, Commit, ReadAsk, Seen};
+use super::endpoint::Endpoint;
+use super::error::{NotApplied, StoreError};
+use super::failure::not_applied;
+use super::keep_alive::KeepAlive;
+use super::keys::{Key, Keys, Prefix, just_after};
+use super::session::{Repeat, Session};
+use super::timeline::{self, Known};
+use super::txn::{
+    self, Batch, Prepared, READ_OPERATIONS_MAX, Reading, batch_outcome, one_value, read_outcome,
+};
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::ResourceId;
 use crate::domain::incident::Incident;
-use crate::domain::invalid::Invalid;
-use crate::domain::record::LeaseId;
 use crate::domain::token::Timeline;
 
-/// One etcd member, or the embedded engine.
-#[derive(Clone, Debug)]
-pub struct Endpoint {
-    /// For logs and errors.
-    pub name: String,
-    /// How to reach it.
-    pub channel: etcd_client::Channel,
-}
-
-/// What every key begins with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prefix(String);
-
-impl Prefix {
-    /// Checks it.
-    pub fn parse(text: &str) -> Result<Self, Invalid> {
-        Ok(Self(text.to_owned()))
-    }
-}
+/// Most incidents that one request to etcd asks for. With the largest evidence they fit into a reply.
+const INCIDENTS_PER_REQUEST: usize = 128;
 
 /// How to talk to etcd.
 #[derive(Clone, Debug)]
@@ -42,13 +39,16 @@ pub struct StoreOptions {
 /// The handle to etcd. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Store {
-    timeline: Timeline,
+    shared: Arc<Shared>,
 }
 
-fn unfinished() -> StoreError {
-    StoreError::Indeterminate {
-        detail: String::new(),
-    }
+#[derive(Debug)]
+struct Shared {
+    session: Arc<Session>,
+    keys: Keys,
+    timeline_key: Key,
+    known: watch::Sender<Known>,
+    keep_alive: KeepAlive,
 }
 
 impl Store {
@@ -58,73 +58,157 @@ impl Store {
         options: StoreOptions,
         first: Timeline,
     ) -> Result<Self, StoreError> {
-        let _ = (endpoints, options);
-        Ok(Self { timeline: first })
+        let keys = Keys::new(options.prefix);
+        let timeline_key = keys.timeline();
+        let session = Session::new(endpoints, options.call_timeout, timeline_key.clone()).await?;
+        let session = Arc::new(session);
+        let known = timeline::establish(&session, &timeline_key, &first).await?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                keep_alive: KeepAlive::start(Arc::clone(&session)),
+                session,
+                keys,
+                timeline_key,
+                known: watch::Sender::new(known),
+            }),
+        })
     }
 
     /// The timeline in force, as last seen.
     pub fn timeline(&self) -> Timeline {
-        self.timeline
+        self.shared.known.borrow().timeline
     }
 
-    /// Reads linearizably, in one request.
+    /// Reads linearizably, in one request. All asks together may take at most `READ_OPERATIONS_MAX` operations.
     pub async fn read(
         &self,
         asks: &[ReadAsk],
     ) -> Result<Vec<Result<Seen, StoreError>>, StoreError> {
-        let _ = asks;
-        Err(unfinished())
+        let count: usize = asks.iter().map(ReadAsk::operation_count).sum();
+        if count > READ_OPERATIONS_MAX {
+            return Err(not_applied(
+                NotApplied::TooLarge,
+                format!("a read of {count} keys; the limit is {READ_OPERATIONS_MAX}"),
+            ));
+        }
+        let shared = &*self.shared;
+        let known = *shared.known.borrow();
+        let reading = Reading::new(&shared.keys, asks);
+        let build = || reading.txn(&shared.timeline_key);
+        let reply = shared.session.txn(Repeat::Safe, build).await?;
+        let mut responses = reply.responses.into_iter();
+        let found = Known::from_etcd(&shared.timeline_key, one_value(&mut responses)?)?;
+        if found != known {
+            return Err(self.timeline_moved(known, found));
+        }
+        read_outcome(&reading, &mut responses)
     }
 
     /// Puts a commit in etcd's words.
     pub fn prepare(&self, commit: Commit) -> Prepared {
-        Prepared {
-            commit: std::sync::Arc::new(commit),
-        }
+        Prepared::new(&self.shared.keys, &commit)
     }
 
-    /// Commits a batch in one etcd transaction of nested ones, under the guard of the timeline in force.
+    /// Commits a batch in one etcd transaction of nested ones, under the guard of the timeline in force. The members must
+    /// be such as a `Batch` collects.
     pub async fn commit(&self, members: &[Prepared]) -> Result<BatchOutcome, StoreError> {
-        let _ = members.first().map(|m| &m.commit);
-        Err(unfinished())
+        if members.is_empty() {
+            return Err(not_applied(NotApplied::Refused, "an empty batch"));
+        }
+        debug_assert!(Batch::collects(members), "members share a key");
+        let shared = &*self.shared;
+        let known = *shared.known.borrow();
+        let build = || txn::batch_txn(&shared.timeline_key, known.changed, members);
+        let reply = shared.session.txn(Repeat::Never, build).await?;
+        if reply.succeeded {
+            return batch_outcome(reply, members);
+        }
+        let found = one_value(&mut reply.responses.into_iter())?;
+        let found = Known::from_etcd(&shared.timeline_key, found)?;
+        Err(self.timeline_moved(known, found))
     }
 
-    /// Grants a lease; answers its TTL in seconds.
-    pub async fn lease_grant(&self, lease: LeaseId, ttl_seconds: u32) -> Result<u32, StoreError> {
-        let _ = (lease, ttl_seconds);
-        Err(unfinished())
-    }
-
-    /// Keeps a lease alive; answers its TTL in seconds, `None` if it is gone.
-    pub async fn lease_keep_alive(&self, lease: LeaseId) -> Result<Option<u32>, StoreError> {
-        let _ = lease;
-        Err(unfinished())
-    }
-
-    /// How long a lease still lives, in seconds; `None` if it is gone. Advisory.
-    pub async fn lease_time_to_live(&self, lease: LeaseId) -> Result<Option<u32>, StoreError> {
-        let _ = lease;
-        Err(unfinished())
-    }
-
-    /// Ends a lease.
-    pub async fn lease_revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
-        let _ = lease;
-        Err(unfinished())
-    }
-
-    /// Incidents after `after` in the order of their ids, at most `limit`.
+    /// Incidents after `after` in the order of their ids, at most `limit`. Keys among them that are foreign or damaged
+    /// are logged and passed over.
     pub async fn incidents(
         &self,
         after: Option<&IncidentId>,
         limit: usize,
     ) -> Result<Vec<Incident>, StoreError> {
-        let _ = (after, limit);
-        Err(unfinished())
+        let (mut start, end) = self.shared.keys.incidents_after(after);
+        let mut incidents = Vec::new();
+        while incidents.len() < limit {
+            let asked = INCIDENTS_PER_REQUEST.min(limit - incidents.len());
+            let page = self.range(start, end.clone(), asked).await?;
+            let full = page.len() == asked;
+            let Some(last) = page.last() else { break };
+            start = just_after(last.key.clone());
+            incidents.extend(page.iter().filter_map(|kv| self.trusted_incident(kv)));
+            if !full {
+                break;
+            }
+        }
+        Ok(incidents)
     }
 
     /// The etcd key of a resource's record, printable, for logs.
     pub fn key_of(&self, resource: &ResourceId) -> String {
-        resource.to_string()
+        self.shared.keys.record(resource).printable()
+    }
+
+    pub(super) fn session(&self) -> &Session {
+        &self.shared.session
+    }
+
+    pub(super) fn keep_alives(&self) -> &KeepAlive {
+        &self.shared.keep_alive
+    }
+
+    async fn range(
+        &self,
+        start: Vec<u8>,
+        end: Vec<u8>,
+        limit: usize,
+    ) -> Result<Vec<PbKeyValue>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let reply = self
+            .session()
+            .call(Repeat::Safe, |member| {
+                let mut kv = member.kv.clone();
+                let options = GetOptions::new().with_range(end.clone()).with_limit(limit);
+                let start = start.clone();
+                async move { kv.get(start, Some(options)).await }
+            })
+            .await?;
+        Ok(reply.0.kvs)
+    }
+
+    fn trusted_incident(&self, kv: &PbKeyValue) -> Option<Incident> {
+        let Some((key, id)) = self.shared.keys.found_incident(&kv.key) else {
+            let key = kv.key.escape_ascii();
+            tracing::warn!(%key, "a foreign key among the incidents is passed over");
+            return None;
+        };
+        codec::decode_incident(&key, &id, &kv.value)
+            .inspect_err(|error| tracing::error!(%error, "an incident is passed over"))
+            .ok()
+    }
+
+    /// Takes the new timeline over, unless somebody else did meanwhile.
+    fn timeline_moved(&self, known: Known, found: Known) -> StoreError {
+        self.shared.known.send_if_modified(|current| {
+            let take = *current == known && found != known;
+            if take {
+                *current = found;
+            }
+            take
+        });
+        not_applied(
+            NotApplied::TimelineMoved,
+            format!(
+                "the timeline is {:?} since revision {} instead of {:?} since {}",
+                found.timeline.id, found.changed, known.timeline.id, known.changed
+            ),
+        )
     }
 }

@@ -1,12 +1,27 @@
 //! How decisions are kept in etcd. The only place, beside the embedded engine, that names `etcd_client`.
 
+mod codec;
 pub mod commit;
+mod endpoint;
 pub mod error;
+mod failure;
+mod keep_alive;
+mod keys;
+mod lease;
 pub mod link;
+mod session;
+mod timeline;
+mod txn;
 
 pub use commit::{
-    BatchOutcome, Commit, MemberOutcome, Prepared, ReadAsk, ReservationGuard, ReservationWrite,
-    Seen, SeenReservation,
+    BatchOutcome, Commit, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite, Seen,
+    SeenReservation,
 };
-pub use error::StoreError;
-pub use link::{Endpoint, Prefix, Store, StoreOptions};
+pub use endpoint::Endpoint;
+pub use error::{NotApplied, StoreError};
+pub use keys::{PREFIX_BYTES_MAX, PREFIX_DEFAULT, Prefix};
+pub use link::{Store, StoreOptions};
+pub use txn::{
+    BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,
+    Prepared, READ_OPERATIONS_MAX,
+};

@@ -1,0 +1,295 @@
+//! Answers, before and after the commit that they belong to.
+
+use std::time::Duration;
+
+use super::Fold;
+use crate::domain::decision::{Decision, IncidentId, Layer, LiveRound, Rule, Snapshot, Verdict};
+use crate::domain::ids::{Holder, IdentityName, IdentityValue, Nonce, ResourceId, StateName};
+use crate::domain::outcome::StoredResult;
+use crate::domain::record::LeaseId;
+use crate::domain::request::Ttl;
+use crate::domain::token::{FencingToken, Revision};
+
+/// Whether an answer rests on what can no longer change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certainty {
+    /// It only tells of finished operations, and may be given from memory.
+    Fact,
+    /// It could have changed: it must be confirmed in etcd after the question was asked.
+    Confirm,
+}
+
+/// A token, perhaps of a grant in the commit that is still to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenRef {
+    /// Of an earlier grant.
+    Known(FencingToken),
+    /// Of this commit, in a timeline with this base.
+    ThisCommit {
+        /// The base.
+        base: u64,
+    },
+}
+
+impl TokenRef {
+    fn resolve(self, committed: Option<Revision>) -> FencingToken {
+        let resolved = match self {
+            Self::Known(token) => Some(token),
+            Self::ThisCommit { base } => committed.and_then(|at| FencingToken::of_grant(base, at)),
+        };
+        resolved.expect("a grant is answered only after its commit, long before tokens reach 2^53")
+    }
+}
+
+/// The round that an answer speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldRound {
+    /// Which.
+    pub nonce: Nonce,
+    /// Its token.
+    pub token: FencingToken,
+    /// How long each renewal lasts.
+    pub ttl: Ttl,
+    /// Its lease.
+    pub lease: LeaseId,
+}
+
+/// What has become of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperationState {
+    /// Nothing is known of it.
+    NeverSeen,
+    /// Applied, with a result.
+    Done,
+    /// Applied; the result is empty.
+    DoneEmpty,
+    /// Judged and turned away for good.
+    Refused,
+}
+
+/// A finished answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To Transition, Fence, and to Release, Reserve and Renew when there is nothing to give or to end.
+    Judged(Decision),
+    /// To Release: the round ended now, and its lease holds no key any more.
+    Ended(Decision, LeaseId),
+    /// To Reserve and Renew.
+    Held(Decision, HeldRound),
+    /// To Lookup.
+    Known(OperationState, Option<Decision>),
+    /// To Inspect.
+    Snapshot(Snapshot),
+}
+
+#[derive(Clone, Debug)]
+struct DraftSnapshot {
+    resource: ResourceId,
+    state: Option<StateName>,
+    identity: Vec<(IdentityName, IdentityValue)>,
+    live: Option<(TokenRef, Option<Holder>, Duration)>,
+    revision: Option<Revision>,
+    /// The commit to come changes the record before this was drawn.
+    changed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct DraftRound {
+    nonce: Nonce,
+    token: TokenRef,
+    ttl: Ttl,
+    lease: LeaseId,
+}
+
+/// An answer that may depend on a commit that is still to come.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// Whether it may be given from memory.
+    pub certainty: Certainty,
+    decision: Option<Decision>,
+    now: Option<DraftSnapshot>,
+    held: Option<DraftRound>,
+    freed: Option<LeaseId>,
+    known: Option<OperationState>,
+}
+
+impl Draft {
+    /// A judgement by this rule.
+    pub(super) fn new(
+        verdict: Verdict,
+        layer: Layer,
+        rule: Rule,
+        explanation: impl Into<String>,
+    ) -> Self {
+        let decision = Decision {
+            verdict,
+            layer,
+            rule,
+            explanation: explanation.into(),
+            result: None,
+            retry_after: None,
+            incident: None,
+            now: None,
+            expected: Vec::new(),
+            first_time_ms: None,
+        };
+        Self {
+            certainty: Certainty::Confirm,
+            decision: Some(decision),
+            now: None,
+            held: None,
+            freed: None,
+            known: None,
+        }
+    }
+
+    fn amend(mut self, change: impl FnOnce(&mut Decision)) -> Self {
+        if let Some(decision) = self.decision.as_mut() {
+            change(decision);
+        }
+        self
+    }
+
+    /// The lease of the round that this answer ends.
+    pub(super) fn freeing(mut self, lease: LeaseId) -> Self {
+        self.freed = Some(lease);
+        self
+    }
+
+    /// The sentence so far.
+    pub(super) fn explanation(&self) -> &str {
+        self.decision
+            .as_ref()
+            .map_or("", |decision| &decision.explanation)
+    }
+
+    pub(super) fn fact(mut self) -> Self {
+        self.certainty = Certainty::Fact;
+        self
+    }
+
+    pub(super) fn result(self, result: StoredResult) -> Self {
+        self.amend(|decision| decision.result = Some(result))
+    }
+
+    pub(super) fn retry_after(self, span: Duration) -> Self {
+        self.amend(|decision| decision.retry_after = Some(span))
+    }
+
+    pub(super) fn incident(self, incident: Option<IncidentId>) -> Self {
+        self.amend(|decision| decision.incident = incident)
+    }
+
+    pub(super) fn expected(self, states: &[StateName]) -> Self {
+        self.amend(|decision| decision.expected = states.to_vec())
+    }
+
+    pub(super) fn first_time(self, time_ms: u64) -> Self {
+        self.amend(|decision| decision.first_time_ms = Some(time_ms))
+    }
+
+    /// The state of an operation, with what a duplicate would be told.
+    pub(super) fn known(state: OperationState, duplicate: Option<Self>) -> Self {
+        let certainty = duplicate
+            .as_ref()
+            .map_or(Certainty::Confirm, |draft| draft.certainty);
+        let decision = duplicate.and_then(|draft| draft.decision);
+        Self {
+            certainty,
+            decision,
+            now: None,
+            held: None,
+            freed: None,
+            known: Some(state),
+        }
+    }
+
+    /// Gives the answer; `committed` is the revision of the commit it belongs to, if there was one.
+    pub fn finish(self, committed: Option<Revision>) -> Answer {
+        let now = self.now.map(|draft| Snapshot {
+            resource: draft.resource,
+            state: draft.state,
+            identity: draft.identity,
+            live: draft.live.map(|(token, holder, at_most)| LiveRound {
+                token: token.resolve(committed),
+                holder,
+                at_most,
+            }),
+            revision: if draft.changed {
+                committed
+            } else {
+                draft.revision
+            },
+        });
+        let decision = self.decision.map(|mut decision| {
+            decision.now.clone_from(&now);
+            decision
+        });
+        let held = self.held.map(|held| HeldRound {
+            nonce: held.nonce,
+            token: held.token.resolve(committed),
+            ttl: held.ttl,
+            lease: held.lease,
+        });
+        match (self.known, decision, held, now) {
+            (Some(state), decision, _, _) => Answer::Known(state, decision),
+            (None, Some(decision), Some(held), _) => Answer::Held(decision, held),
+            (None, Some(decision), None, _) => match self.freed {
+                Some(lease) => Answer::Ended(decision, lease),
+                None => Answer::Judged(decision),
+            },
+            (None, None, _, Some(now)) => Answer::Snapshot(now),
+            (None, None, _, None) => {
+                unreachable!("a draft is a judgement, an operation's state or a snapshot")
+            }
+        }
+    }
+}
+
+impl Fold<'_> {
+    /// Adds the resource as it stands now.
+    pub(super) fn showing(&self, mut draft: Draft) -> Draft {
+        draft.now = Some(self.snapshot());
+        draft
+    }
+
+    /// Adds the live round to an answer for its holder.
+    pub(super) fn holding(&self, mut draft: Draft) -> Draft {
+        draft.held = self.live_round().map(|(round, token)| DraftRound {
+            nonce: round.nonce,
+            token,
+            ttl: round.ttl,
+            lease: round.lease,
+        });
+        draft
+    }
+
+    /// The answer to Inspect.
+    pub(super) fn bare_snapshot(&self) -> Draft {
+        Draft {
+            certainty: Certainty::Confirm,
+            decision: None,
+            now: Some(self.snapshot()),
+            held: None,
+            freed: None,
+            known: None,
+        }
+    }
+
+    fn snapshot(&self) -> DraftSnapshot {
+        let identity = self.record.identity.iter();
+        DraftSnapshot {
+            resource: self.resource.clone(),
+            state: self.record.state.clone(),
+            identity: identity
+                .map(|(name, value)| (name.clone(), value.current.clone()))
+                .collect(),
+            live: self.live_round().map(|(round, token)| {
+                let at_most = Duration::from_secs(round.ttl.lease_seconds().into());
+                (token, round.holder.clone(), at_most)
+            }),
+            revision: self.revision,
+            changed: self.changed,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What a fold wants written.
+
+use std::collections::BTreeSet;
+
+use super::{FOLD_WRITES_MAX, Fold};
+use crate::domain::ids::OperationId;
+use crate::domain::incident::Incident;
+use crate::domain::record::{LeaseId, Operation, Record};
+
+/// Operations kept inline take at most about this many bytes together; the oldest move to keys of their own.
+pub const INLINE_BYTES_MAX: usize = 4 * 1024;
+/// An operation larger than this moves to a key of its own at once, in bytes.
+pub const INLINE_OPERATION_BYTES_MAX: usize = 1024;
+
+/// What happens to the reservation key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReservationChange {
+    /// Nothing.
+    Keep,
+    /// A round begins, on this lease.
+    Grant(LeaseId),
+    /// The round ends.
+    End,
+}
+
+/// Everything one commit writes.
+#[derive(Clone, Debug)]
+pub struct RecordWrite {
+    /// The record; `None`: it stays as it is.
+    pub record: Option<Record>,
+    /// The reservation key.
+    pub reservation: ReservationChange,
+    /// Operations for keys of their own.
+    pub operations: Vec<Operation>,
+    /// Incidents, each written unless it is there.
+    pub incidents: Vec<Incident>,
+}
+
+impl Fold<'_> {
+    /// Operations that the fold takes to have no keys of their own. A guard of its commit, or of the read that confirms it.
+    pub fn absent(&self) -> &BTreeSet<OperationId> {
+        &self.absent
+    }
+
+    /// What to write; `None` if nothing changes.
+    pub fn into_write(mut self) -> Option<RecordWrite> {
+        if !self.writes() {
+            return None;
+        }
+        if self.changed {
+            self.spill();
+        }
+        Some(RecordWrite {
+            record: self.changed.then_some(self.record),
+            reservation: self.reservation,
+            operations: self.moved_out.into_values().collect(),
+            incidents: self.incidents,
+        })
+    }
+
+    /// Moves what is too large, then what is oldest, to keys of their own, as far as this commit has room.
+    fn spill(&mut self) {
+        let taken = 2 + self.moved_out.len() + self.incidents.len();
+        let mut room = FOLD_WRITES_MAX.saturating_sub(taken);
+        // The large ones first: they alone may be what is too much, and must not be left for want of room.
+        self.move_out(&mut room, |operation, _| {
+            operation.size() > INLINE_OPERATION_BYTES_MAX
+        });
+        self.move_out(&mut room, |_, inline| inline > INLINE_BYTES_MAX);
+    }
+
+    /// Moves operations to keys of their own, the oldest first, if they are to go at the size of all that are still inline.
+    fn move_out(&mut self, room: &mut usize, goes: impl Fn(&Operation, usize) -> bool) {
+        let mut inline: usize = self.record.operations.iter().map(Operation::size).sum();
+        for operation in std::mem::take(&mut self.record.operations) {
+            if *room > 0 && goes(&operation, inline) {
+                *room -= 1;
+                inline -= operation.size();
+                self.record.spilled += 1;
+                self.moved_out.insert(operation.id.clone(), operation);
+            } else {
+                self.record.operations.push(operation);
+            }
+        }
+    }
+}
+
+impl Operation {
+    /// How many bytes it takes in a record, about.
+    pub fn size(&self) -> usize {
+        const FIXED: usize = 48;
+        let names = self
+            .state
+            .iter()
+            .chain(&self.expected)
+            .map(|name| name.as_str().len() + 2);
+        let round = if self.round.is_some() { 18 } else { 0 };
+        FIXED
+            + self.id.as_str().len()
+            + self.digest.bytes().len()
+            + self.result.size()
+            + round
+            + names.sum::<usize>()
+    }
+}

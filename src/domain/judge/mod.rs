@@ -1,0 +1,184 @@
+//! The judgement: what is known and what is asked go in, what to answer and what to write come out.
+//!
+//! A [`Fold`] takes one request after another for the same resource and judges each on the record as the ones before it left
+//! it. All that it wants written is one commit, whose guards are what the fold believed at its start. If a guard fails,
+//! nothing happened, and the same requests are folded again over what is true now.
+
+mod answer;
+mod commit;
+mod fence;
+mod repeat;
+mod reserve;
+mod standing;
+mod states;
+mod transition;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use answer::{Answer, Certainty, Draft, HeldRound, OperationState, TokenRef};
+pub use commit::{INLINE_BYTES_MAX, INLINE_OPERATION_BYTES_MAX, RecordWrite, ReservationChange};
+pub use standing::{Inconsistent, Standing};
+
+use super::ids::{Nonce, OperationId, ReservationId, ResourceId};
+use super::incident::Incident;
+use super::record::{LeaseId, Operation, Record, Round};
+use super::request::{Fence, Reserve, Transition};
+use super::token::{Revision, Timeline};
+
+/// Most requests folded into one commit. Each adds at most one guard and two writes, which must stay below what one member
+/// of a batch may hold.
+pub const FOLD_REQUESTS_MAX: usize = 24;
+/// Most writes of one commit, the record and the reservation key included.
+pub const FOLD_WRITES_MAX: usize = 60;
+/// Most bytes that one commit may add before the fold ends.
+pub const FOLD_BYTES_MAX: usize = 256 * 1024;
+
+const _: () = assert!(2 + 2 * FOLD_REQUESTS_MAX < FOLD_WRITES_MAX);
+
+/// One request, with what was drawn for it.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// Reserve; the nonce names the round if it is granted, on this lease.
+    Reserve(Reserve, Nonce, LeaseId),
+    /// Release; the nonce tells this request's success from another's.
+    Release(ReservationId, Nonce),
+    /// Transition; the nonce tells this request's success from another's.
+    Transition(Box<Transition>, Nonce),
+    /// Fence.
+    Fence(Fence),
+    /// Is this round live? Asked by Renew, before and after the keepalive.
+    Check(ReservationId),
+    /// Lookup.
+    Lookup(OperationId),
+    /// Inspect.
+    Inspect,
+}
+
+/// What came of one request.
+#[derive(Clone, Debug)]
+pub enum Judged {
+    /// Its answer.
+    Answered(Box<Draft>),
+    /// It has to wait for the next commit.
+    Later,
+    /// A limit of the record was met; nothing of it was taken up.
+    Limit {
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// One round of judging, for one resource.
+#[derive(Debug)]
+pub struct Fold<'a> {
+    resource: &'a ResourceId,
+    timeline: Timeline,
+    time_ms: u64,
+    revision: Option<Revision>,
+    standing: &'a Standing,
+    record: Record,
+    /// Whether the record's last round holds the resource, as the fold has left it.
+    live: Option<TokenRef>,
+    changed: bool,
+    reservation: ReservationChange,
+    /// Operations that go to keys of their own, as they will stand there.
+    moved_out: BTreeMap<OperationId, Operation>,
+    incidents: Vec<Incident>,
+    /// Operations that the fold takes to have no keys of their own.
+    absent: BTreeSet<OperationId>,
+    requests: usize,
+    bytes: usize,
+}
+
+impl<'a> Fold<'a> {
+    /// Begins over what is known.
+    pub fn begin(
+        resource: &'a ResourceId,
+        standing: &'a Standing,
+        timeline: Timeline,
+        time_ms: u64,
+    ) -> Self {
+        let (record, live) = standing.opened();
+        Self {
+            resource,
+            timeline,
+            time_ms,
+            revision: standing.revision(),
+            standing,
+            record,
+            live,
+            changed: false,
+            reservation: ReservationChange::Keep,
+            moved_out: BTreeMap::new(),
+            incidents: Vec::new(),
+            absent: BTreeSet::new(),
+            requests: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Judges the next request.
+    pub fn judge(&mut self, ask: &Ask) -> Judged {
+        if self.requests >= FOLD_REQUESTS_MAX || self.bytes >= FOLD_BYTES_MAX {
+            return Judged::Later;
+        }
+        self.requests += 1;
+        let mut judged = self.judge_now(ask);
+        if let Judged::Answered(draft) = &mut judged
+            && self.writes()
+        {
+            // What this fold is about to write is no fact yet, and an answer may rest on it.
+            draft.certainty = Certainty::Confirm;
+        }
+        judged
+    }
+
+    fn judge_now(&mut self, ask: &Ask) -> Judged {
+        match ask {
+            Ask::Reserve(ask, nonce, lease) => self.reserve(ask, *nonce, *lease),
+            Ask::Release(reservation, nonce) => self.release(reservation, *nonce),
+            Ask::Transition(ask, nonce) => self.transition(ask, *nonce),
+            Ask::Fence(ask) => self.fence(ask),
+            Ask::Check(reservation) => self.check(reservation),
+            Ask::Lookup(operation) => self.lookup(operation),
+            Ask::Inspect => self.inspect(),
+        }
+    }
+
+    /// Whether there is anything to write so far.
+    fn writes(&self) -> bool {
+        self.changed || !self.incidents.is_empty() || !self.moved_out.is_empty()
+    }
+
+    /// The round that holds the resource.
+    fn live_round(&self) -> Option<(&Round, TokenRef)> {
+        Some((self.record.round.as_ref()?, self.live?))
+    }
+
+    /// Whether this very round holds the resource.
+    fn holds(&self, reservation: &ReservationId) -> bool {
+        self.live_round()
+            .is_some_and(|(round, _)| round.nonce == reservation.round())
+    }
+
+    /// A finished operation, wherever it is kept. When it is nowhere, its absence becomes a guard if it could be elsewhere.
+    fn find(&mut self, id: &OperationId) -> Option<Operation> {
+        let inline = self
+            .record
+            .operations
+            .iter()
+            .find(|operation| operation.id == *id);
+        let found = inline
+            .or_else(|| self.moved_out.get(id))
+            .or_else(|| self.standing.kept_apart(id));
+        if found.is_none() && self.record.spilled > 0 {
+            self.absent.insert(id.clone());
+        }
+        found.cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests;

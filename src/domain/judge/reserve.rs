@@ -1,0 +1,192 @@
+//! Reserve, Release, and the check behind Renew.
+
+use std::time::Duration;
+
+use super::{Draft, Fold, Judged, ReservationChange, TokenRef};
+use crate::domain::decision::{Layer, Rule, Verdict};
+use crate::domain::ids::{Nonce, ReservationId};
+use crate::domain::record::{LeaseId, PAST_ROUNDS_MAX, PastRound, Record, Round, RoundEnd};
+use crate::domain::request::{Reserve, Ttl};
+
+/// A busy resource is asked for again after this part of the reservation's TTL,
+const BUSY_RETRY_PART: u32 = 10;
+/// but no sooner than this
+const BUSY_RETRY_MIN: Duration = Duration::from_millis(100);
+/// and no later than this.
+const BUSY_RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// When to ask again for a resource that is held.
+pub(super) fn busy_retry(ttl: Ttl) -> Duration {
+    (ttl.as_duration() / BUSY_RETRY_PART).clamp(BUSY_RETRY_MIN, BUSY_RETRY_MAX)
+}
+
+impl Fold<'_> {
+    pub(super) fn reserve(&mut self, ask: &Reserve, nonce: Nonce, lease: LeaseId) -> Judged {
+        if let Some((round, _)) = self.live_round() {
+            let draft = if round.nonce == nonce {
+                // Ours: the commit went through and only its reply was lost.
+                granted_now()
+            } else if round.request == ask.request {
+                let text = "this very request was granted before; its reservation is renewed";
+                Draft::new(Verdict::Granted, Layer::Replay, Rule::SameRequest, text)
+            } else {
+                return answered(self.showing(self.busy(round)));
+            };
+            return answered(self.holding(self.showing(draft)));
+        }
+        let last = self.record.round.as_ref();
+        let by_request = last.filter(|round| round.request == ask.request);
+        // A round is known by its name too: a grant whose reply was lost may have ended, and others after it. Its name must
+        // not be given to a second round.
+        if let Some(end) = by_request
+            .and_then(|round| round.over)
+            .or_else(|| self.record.end_of(nonce))
+        {
+            let text =
+                "the reservation of this request is over; a new attempt needs a new request_id";
+            let rule = rule_of(Some(end));
+            return answered(self.showing(Draft::new(Verdict::Fenced, Layer::Fence, rule, text)));
+        }
+        if self.reservation == ReservationChange::End {
+            // Overwriting the key would keep its creation, and the new round would get the old one's token.
+            return Judged::Later;
+        }
+        self.record.open_round(Round {
+            nonce,
+            request: ask.request,
+            holder: ask.holder.clone(),
+            ttl: ask.ttl,
+            lease,
+            base: self.timeline.base,
+            granted: None,
+            over: None,
+        });
+        self.live = Some(TokenRef::ThisCommit {
+            base: self.timeline.base,
+        });
+        self.reservation = ReservationChange::Grant(lease);
+        self.changed = true;
+        answered(self.holding(self.showing(granted_now())))
+    }
+
+    /// Another round holds the resource.
+    pub(super) fn busy(&self, round: &Round) -> Draft {
+        let text = "another reservation holds the resource";
+        Draft::new(Verdict::Busy, Layer::Fence, Rule::Held, text).retry_after(busy_retry(round.ttl))
+    }
+
+    pub(super) fn release(&mut self, reservation: &ReservationId, nonce: Nonce) -> Judged {
+        if self.holds(reservation) {
+            if self.reservation != ReservationChange::Keep {
+                return Judged::Later;
+            }
+            let mut draft = ended_now();
+            if let Some(round) = self.record.round.as_mut() {
+                round.over = Some(RoundEnd::Released(nonce));
+                draft = draft.freeing(round.lease);
+            }
+            self.live = None;
+            self.reservation = ReservationChange::End;
+            self.changed = true;
+            return answered(self.showing(draft));
+        }
+        let draft = match self.record.end_of(reservation.round()) {
+            // Ours: the commit went through and only its reply was lost.
+            Some(RoundEnd::Released(by)) if by == nonce => ended_now(),
+            end => {
+                let rule = rule_of(end);
+                Draft::new(Verdict::Replayed, Layer::Replay, rule, over_text(rule))
+            }
+        };
+        answered(self.showing(draft))
+    }
+
+    pub(super) fn check(&mut self, reservation: &ReservationId) -> Judged {
+        if self.holds(reservation) {
+            if self.reservation != ReservationChange::Keep {
+                return Judged::Later;
+            }
+            let text = "the reservation was renewed";
+            let draft = Draft::new(Verdict::Granted, Layer::Fence, Rule::Renewed, text);
+            return answered(self.holding(self.showing(draft)));
+        }
+        answered(self.showing(self.round_over(reservation)))
+    }
+
+    /// The round that the caller names does not hold the resource any more.
+    pub(super) fn round_over(&self, reservation: &ReservationId) -> Draft {
+        let rule = rule_of(self.record.end_of(reservation.round()));
+        Draft::new(Verdict::Fenced, Layer::Fence, rule, over_text(rule))
+    }
+}
+
+fn rule_of(end: Option<RoundEnd>) -> Rule {
+    match end {
+        Some(RoundEnd::Released(_)) => Rule::Released,
+        Some(RoundEnd::Lost) => Rule::Lost,
+        None => Rule::Over,
+    }
+}
+
+fn over_text(rule: Rule) -> &'static str {
+    if rule == Rule::Released {
+        "the reservation was already released"
+    } else if rule == Rule::Lost {
+        "the reservation's time had run out"
+    } else {
+        "the reservation is over"
+    }
+}
+
+fn granted_now() -> Draft {
+    Draft::new(
+        Verdict::Granted,
+        Layer::Result,
+        Rule::WasFree,
+        "the resource was free and is now reserved",
+    )
+}
+
+fn ended_now() -> Draft {
+    Draft::new(
+        Verdict::Applied,
+        Layer::Result,
+        Rule::Ended,
+        "the reservation was released",
+    )
+}
+
+fn answered(draft: Draft) -> Judged {
+    Judged::Answered(Box::new(draft))
+}
+
+impl Record {
+    /// Begins a round. The one before it is remembered for a while, so that its late release still gets the right answer.
+    fn open_round(&mut self, round: Round) {
+        if let Some(before) = self.round.replace(round) {
+            let end = before
+                .over
+                .expect("a round begins only when the one before it is over");
+            if self.past_rounds.len() >= PAST_ROUNDS_MAX {
+                self.past_rounds.remove(0);
+            }
+            self.past_rounds.push(PastRound {
+                nonce: before.nonce,
+                end,
+            });
+        }
+    }
+
+    /// How a round ended. `None`: it is not known, so it is older than what is remembered.
+    fn end_of(&self, round: Nonce) -> Option<RoundEnd> {
+        match self.round.as_ref() {
+            Some(last) if last.nonce == round => last.over,
+            Some(_) | None => self
+                .past_rounds
+                .iter()
+                .rev()
+                .find(|past| past.nonce == round)
+                .map(|past| past.end),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What is known of a resource before a fold begins.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::TokenRef;
+use crate::domain::ids::OperationId;
+use crate::domain::record::{Operation, Record, RoundEnd};
+use crate::domain::token::{FencingToken, Revision};
+
+/// What is known of a resource: its record, whether its last round holds it, and operations kept in keys of their own.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    record: Record,
+    revision: Option<Revision>,
+    live: Option<(Revision, FencingToken)>,
+    kept_apart: BTreeMap<OperationId, Operation>,
+    known_absent: BTreeSet<OperationId>,
+}
+
+/// The record and the reservation key do not fit together: one of them was not written by Fencepost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the reservation key was created at {key}, but the record names a round granted at {round:?}"
+)]
+pub struct Inconsistent {
+    key: Revision,
+    round: Option<Revision>,
+}
+
+impl Standing {
+    /// A resource that was never written. Also the guess about one that is not known: its guards show whether it is right.
+    pub fn absent() -> Self {
+        Self::default()
+    }
+
+    /// From what was read: the record with the revision of its last change, and the creation of the reservation key.
+    pub fn seen(
+        record: Option<(Record, Revision)>,
+        reservation: Option<Revision>,
+    ) -> Result<Self, Inconsistent> {
+        let (record, revision) = record.map_or((Record::default(), None), |(r, at)| (r, Some(at)));
+        let mut live = None;
+        if let Some(key) = reservation {
+            let round = record.round.as_ref().filter(|round| round.over.is_none());
+            let granted = round.and_then(|round| round.granted_at(revision));
+            let token = round.and_then(|round| round.token(revision));
+            match token {
+                Some(token) if granted == Some(key) => live = Some((key, token)),
+                Some(_) | None => {
+                    return Err(Inconsistent {
+                        key,
+                        round: granted,
+                    });
+                }
+            }
+        }
+        Ok(Self {
+            record,
+            revision,
+            live,
+            ..Self::default()
+        })
+    }
+
+    /// Adds operations that were found in keys of their own.
+    #[must_use]
+    pub fn with_operations(mut self, found: impl IntoIterator<Item = Operation>) -> Self {
+        self.kept_apart.extend(
+            found
+                .into_iter()
+                .map(|operation| (operation.id.clone(), operation)),
+        );
+        self
+    }
+
+    /// Notes which operations were looked for in keys of their own, at this very revision, and not found.
+    #[must_use]
+    pub fn with_absent(mut self, looked_for: impl IntoIterator<Item = OperationId>) -> Self {
+        let kept_apart = &self.kept_apart;
+        self.known_absent.extend(
+            looked_for
+                .into_iter()
+                .filter(|id| !kept_apart.contains_key(id)),
+        );
+        self
+    }
+
+    /// Takes over operations that an earlier standing knew: a finished operation stays finished.
+    #[must_use]
+    pub fn remembering(mut self, earlier: Self) -> Self {
+        for (id, operation) in earlier.kept_apart {
+            self.kept_apart.entry(id).or_insert(operation);
+        }
+        self
+    }
+
+    /// Forgets operations kept apart beyond `most`.
+    pub fn trim(&mut self, most: usize) {
+        while self.kept_apart.len() > most {
+            self.kept_apart.pop_first();
+        }
+    }
+
+    /// The last change.
+    pub fn revision(&self) -> Option<Revision> {
+        self.revision
+    }
+
+    /// When the reservation key was created, if there is one.
+    pub fn reservation(&self) -> Option<Revision> {
+        self.live.map(|(key, _)| key)
+    }
+
+    /// Whether the absence of all of these was established at this very revision.
+    pub fn knows_absent(&self, ids: &BTreeSet<OperationId>) -> bool {
+        ids.is_subset(&self.known_absent)
+    }
+
+    pub(super) fn kept_apart(&self, id: &OperationId) -> Option<&Operation> {
+        self.kept_apart.get(id)
+    }
+
+    /// The record as a fold works on it: the round's grant is written in, and a round whose key is gone is over.
+    pub(super) fn opened(&self) -> (Record, Option<TokenRef>) {
+        let mut record = self.record.clone();
+        if let Some(round) = record.round.as_mut() {
+            round.granted = round.granted_at(self.revision);
+            if self.live.is_none() && round.over.is_none() {
+                round.over = Some(RoundEnd::Lost);
+            }
+        }
+        (record, self.live.map(|(_, token)| TokenRef::Known(token)))
+    }
+}

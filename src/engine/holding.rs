@@ -1,0 +1,206 @@
+//! Reserve, Renew and Release: the verbs that deal with leases and time.
+
+use super::clock::Boottime;
+use super::facade::{Caller, Engine, Reserved, judged, question_failed, random_nonce};
+use super::fault::Fault;
+use super::ticket::Progress;
+use crate::domain::decision::{Decision, Grant, Layer, Rule, Verdict};
+use crate::domain::ids::{Nonce, ReservationId, ResourceId};
+use crate::domain::judge::{Answer, Ask, HeldRound};
+use crate::domain::record::LeaseId;
+use crate::domain::request::Reserve;
+
+impl Engine {
+    /// Takes a resource.
+    pub async fn reserve(&self, ask: Reserve, caller: Caller) -> Result<Reserved, Fault> {
+        self.admit()?;
+        let progress = Progress::default();
+        let engine = self.clone();
+        let sent = progress.clone();
+        let work = async move {
+            let resource = ask.resource.clone();
+            let lease = engine.shared.leases.take(ask.ttl).await?;
+            let ask = Ask::Reserve(ask, random_nonce(), lease);
+            match engine.ask(&resource, ask, sent.clone()).await? {
+                Answer::Held(decision, held) if decision.rule == Rule::WasFree => {
+                    // Absent: the lease was given up meanwhile, so nothing is known of its end.
+                    let bound = engine.shared.leases.granted(held.nonce, held.lease);
+                    Ok(granted(
+                        resource,
+                        decision,
+                        held,
+                        bound.unwrap_or(caller.arrived),
+                        caller,
+                    ))
+                }
+                Answer::Held(decision, held) => {
+                    engine
+                        .prolong(
+                            resource,
+                            held.nonce,
+                            held.lease,
+                            Some(decision),
+                            caller,
+                            &sent,
+                        )
+                        .await
+                }
+                other @ (Answer::Judged(_)
+                | Answer::Ended(..)
+                | Answer::Known(..)
+                | Answer::Snapshot(_)) => Ok(Reserved {
+                    decision: judged(other),
+                    grant: None,
+                }),
+            }
+        };
+        self.finish(caller, &progress, work).await
+    }
+
+    /// Makes a reservation last again.
+    pub async fn renew(
+        &self,
+        reservation: ReservationId,
+        caller: Caller,
+    ) -> Result<Reserved, Fault> {
+        self.admit()?;
+        let progress = Progress::default();
+        let engine = self.clone();
+        let sent = progress.clone();
+        let work = async move {
+            let resource = reservation.resource().clone();
+            let round = reservation.round();
+            // A keepalive proves the lease, not the reservation: the key is looked at before and after it. The sidecar that
+            // granted the round and has not seen its end knows the lease without looking.
+            if let Some(lease) = engine.shared.leases.held_here(round) {
+                return engine
+                    .prolong(resource, round, lease, None, caller, &sent)
+                    .await;
+            }
+            match engine
+                .ask(&resource, Ask::Check(reservation), Progress::default())
+                .await?
+            {
+                Answer::Held(_, held) => {
+                    engine
+                        .prolong(resource, round, held.lease, None, caller, &sent)
+                        .await
+                }
+                other @ (Answer::Judged(_)
+                | Answer::Ended(..)
+                | Answer::Known(..)
+                | Answer::Snapshot(_)) => Ok(Reserved {
+                    decision: judged(other),
+                    grant: None,
+                }),
+            }
+        };
+        self.finish(caller, &progress, work).await
+    }
+
+    /// Ends a reservation.
+    pub async fn release(
+        &self,
+        reservation: ReservationId,
+        caller: Caller,
+    ) -> Result<Decision, Fault> {
+        self.admit()?;
+        let progress = Progress::default();
+        let engine = self.clone();
+        let sent = progress.clone();
+        let work = async move {
+            let resource = reservation.resource().clone();
+            let round = reservation.round();
+            let answer = engine
+                .ask(&resource, Ask::Release(reservation, random_nonce()), sent)
+                .await?;
+            if let Answer::Ended(_, lease) = &answer {
+                engine.shared.leases.released(round, *lease);
+            }
+            Ok(judged(answer))
+        };
+        self.finish(caller, &progress, work).await
+    }
+
+    /// Renews the lease of a round that was seen alive, and looks again whether it still is. `first`: the judgement to give if
+    /// it is; absent: that of the second look.
+    async fn prolong(
+        &self,
+        resource: ResourceId,
+        round: Nonce,
+        lease: LeaseId,
+        first: Option<Decision>,
+        caller: Caller,
+        progress: &Progress,
+    ) -> Result<Reserved, Fault> {
+        if !progress.send() {
+            return Err(Fault::DeadlinePassed);
+        }
+        let renewed = self.shared.leases.renew(lease).await;
+        let bound = renewed.map_err(|error| question_failed(&error))?;
+        let reservation = ReservationId::new(resource.clone(), round);
+        match self
+            .ask(&resource, Ask::Check(reservation), Progress::default())
+            .await?
+        {
+            Answer::Held(seen, held) => {
+                // The lease was gone, yet its key was seen after that: etcd is about to end it.
+                let bound = bound.unwrap_or(caller.arrived);
+                let decision = match first {
+                    Some(first) => Decision {
+                        now: seen.now,
+                        ..first
+                    },
+                    None => seen,
+                };
+                Ok(granted(resource, decision, held, bound, caller))
+            }
+            other @ (Answer::Judged(_)
+            | Answer::Ended(..)
+            | Answer::Known(..)
+            | Answer::Snapshot(_)) => {
+                self.shared.leases.lost(round);
+                Ok(Reserved {
+                    decision: judged(other),
+                    grant: None,
+                })
+            }
+        }
+    }
+}
+
+/// The answer to a holder, if what it holds still has time left.
+fn granted(
+    resource: ResourceId,
+    decision: Decision,
+    held: HeldRound,
+    bound: Boottime,
+    caller: Caller,
+) -> Reserved {
+    if bound.left().is_zero() {
+        // We stalled for longer than the reservation lasts. It may be gone, and nobody may rely on it.
+        let decision = Decision {
+            verdict: Verdict::Fenced,
+            layer: Layer::Fence,
+            rule: Rule::Lost,
+            explanation: "the reservation's time ran out before the answer could be given"
+                .to_owned(),
+            ..decision
+        };
+        return Reserved {
+            decision,
+            grant: None,
+        };
+    }
+    let safe_for = bound.since(caller.arrived).min(held.ttl.as_duration());
+    let grant = Grant {
+        id: ReservationId::new(resource, held.nonce),
+        token: held.token,
+        ttl: held.ttl,
+        safe_for,
+    };
+    Reserved {
+        decision,
+        grant: Some(grant),
+    }
+}

@@ -1,0 +1,72 @@
+//! The lanes, one for each active resource, and how many are remembered.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+
+use super::lane::{Enqueued, Lane, Shared};
+use super::ticket::Ticket;
+use crate::domain::ids::ResourceId;
+
+/// Lanes by resource, those used longest ago first to be forgotten. A lane at work is never forgotten, so that a resource
+/// has one lane at a time.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    shared: Arc<Shared>,
+    most: NonZeroUsize,
+    known: Mutex<LruCache<ResourceId, Arc<Lane>>>,
+}
+
+impl Lanes {
+    pub(super) fn new(shared: Arc<Shared>, most: NonZeroUsize) -> Self {
+        Self {
+            shared,
+            most,
+            known: Mutex::new(LruCache::unbounded()),
+        }
+    }
+
+    /// Puts a request into the lane of its resource and sees to it that the lane is at work.
+    pub(super) fn submit(&self, resource: &ResourceId, ticket: Ticket) {
+        // Held while the ticket is queued: a lane cannot be forgotten between being found and being at work.
+        let mut known = self.lock();
+        let lane = match known.get(resource) {
+            Some(lane) => Arc::clone(lane),
+            None => {
+                self.make_room(&mut known);
+                let lane = Arc::new(Lane::new(resource.clone()));
+                known.put(resource.clone(), Arc::clone(&lane));
+                lane
+            }
+        };
+        match lane.enqueue(ticket) {
+            Enqueued::Waits => {}
+            Enqueued::Drive => {
+                let shared = Arc::clone(&self.shared);
+                self.shared
+                    .tasks
+                    .spawn(async move { lane.drive(&shared).await });
+            }
+            Enqueued::Full(ticket) => self.shared.turn_away(*ticket),
+        }
+    }
+
+    fn make_room(&self, known: &mut LruCache<ResourceId, Arc<Lane>>) {
+        // Lanes at work go to the young end; there are at most as many as calls under way.
+        let mut looked_at = known.len();
+        while known.len() >= self.most.get() && looked_at > 0 {
+            looked_at -= 1;
+            let Some((resource, lane)) = known.pop_lru() else {
+                return;
+            };
+            if lane.at_work() {
+                known.put(resource, lane);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<ResourceId, Arc<Lane>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,362 @@
+//! One round of a lane's work: fold what waits, commit it, answer.
+//!
+//! What the lane believes of its resource is only ever a guess: each commit carries it as a guard, and when the guard fails
+//! the commit brings back what is true, and the same requests are folded again. A commit whose reply is lost closes the lane:
+//! the same requests are sent again under the same guard until one reply comes. If the first did arrive, the guard of the
+//! second fails and the record shows it (each request knows its own writes by their nonce); if the second is applied, the
+//! guard of the first can never hold again. Either way the truth is known, and only then is anybody answered.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use tracing::{error, warn};
+
+use super::clock::wall_clock_ms;
+use super::fault::Fault;
+use super::lane::Shared;
+use super::pace::Pace;
+use super::ticket::{Ticket, UNKNOWN_RETRY};
+use crate::domain::ids::{OperationId, ResourceId};
+use crate::domain::judge::{
+    Ask, Certainty, Draft, Fold, Judged, RecordWrite, ReservationChange, Standing,
+};
+use crate::domain::token::Revision;
+use crate::store::error::NotApplied;
+use crate::store::{
+    Commit, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite, Seen, StoreError,
+};
+
+/// How often a lane folds anew because others were first, before it gives up for now.
+const OVERTAKEN_MAX: u32 = 64;
+/// When to ask again after a fault of the store or too much contention.
+pub(super) const FAULT_RETRY: Duration = Duration::from_millis(500);
+
+/// One round of a lane's work: the requests taken up together, until each is answered or put back.
+pub(super) struct Round<'a> {
+    resource: &'a ResourceId,
+    shared: &'a Shared,
+    tickets: VecDeque<Ticket>,
+    standing: Option<Standing>,
+    /// Whether the standing was read or confirmed after these requests were taken up.
+    fresh: bool,
+    /// Whether a commit of this round may still arrive.
+    unsettled: bool,
+    overtaken: u32,
+    pace: Pace,
+}
+
+/// What one fold came to.
+struct Folded {
+    /// Answers, for as many requests from the front.
+    drafts: Vec<Draft>,
+    /// What to write, if anything.
+    write: Option<(RecordWrite, ReservationGuard, Option<Revision>)>,
+    /// Operations taken to have no keys of their own.
+    absent: BTreeSet<OperationId>,
+}
+
+enum Next {
+    /// Fold again.
+    Again,
+    /// This round is done; what is left in `tickets` waits for the next.
+    Done,
+}
+
+impl<'a> Round<'a> {
+    pub(super) fn new(
+        resource: &'a ResourceId,
+        shared: &'a Shared,
+        tickets: VecDeque<Ticket>,
+        standing: Option<Standing>,
+    ) -> Self {
+        Self {
+            resource,
+            shared,
+            tickets,
+            standing,
+            fresh: false,
+            unsettled: false,
+            overtaken: 0,
+            pace: Pace::new(),
+        }
+    }
+
+    /// Works until each request is answered or has to wait for the next commit. Gives back those, and what is believed now.
+    pub(super) async fn settle(mut self) -> (VecDeque<Ticket>, Option<Standing>) {
+        while let Next::Again = self.step().await {}
+        (self.tickets, self.standing)
+    }
+
+    async fn step(&mut self) -> Next {
+        // A request whose commit was sent can no longer be withdrawn: it stays until the outcome is known.
+        self.shared.drop_withdrawn(&mut self.tickets);
+        if self.tickets.is_empty() {
+            return Next::Done;
+        }
+        let folded = self.fold();
+        match folded.write {
+            None => self.confirm(folded.drafts, folded.absent).await,
+            Some(_) => self.commit(folded).await,
+        }
+    }
+
+    /// Judges the requests from the front, answers what rests on facts alone, and leaves the rest in `tickets`.
+    fn fold(&mut self) -> Folded {
+        let guess = Standing::absent();
+        let standing = self.standing.as_ref().unwrap_or(&guess);
+        let timeline = self.shared.store.timeline();
+        let mut fold = Fold::begin(self.resource, standing, timeline, wall_clock_ms());
+        let mut drafts = Vec::new();
+        let mut kept = VecDeque::new();
+        while let Some(ticket) = self.tickets.pop_front() {
+            match fold.judge(&ticket.ask) {
+                Judged::Answered(draft) if draft.certainty == Certainty::Fact => {
+                    self.shared.answer(ticket, Ok(draft.finish(None)));
+                }
+                Judged::Answered(draft) => {
+                    drafts.push(*draft);
+                    kept.push_back(ticket);
+                }
+                Judged::Limit { what, limit } => {
+                    self.shared
+                        .answer(ticket, Err(Fault::LimitMet { what, limit }));
+                }
+                Judged::Later => {
+                    kept.push_back(ticket);
+                    break;
+                }
+            }
+        }
+        kept.append(&mut self.tickets);
+        self.tickets = kept;
+        let absent = fold.absent().clone();
+        let guard = match standing.reservation() {
+            Some(granted) => ReservationGuard::GrantedAt(granted),
+            None => ReservationGuard::Absent,
+        };
+        let seen = standing.revision();
+        let write = fold.into_write().map(|write| (write, guard, seen));
+        Folded {
+            drafts,
+            write,
+            absent,
+        }
+    }
+
+    /// Nothing is to be written: the answers need only be true at some moment after they were asked for.
+    async fn confirm(&mut self, drafts: Vec<Draft>, absent: BTreeSet<OperationId>) -> Next {
+        if drafts.is_empty() {
+            return Next::Done;
+        }
+        let confirmed = self.fresh
+            && self
+                .standing
+                .as_ref()
+                .is_some_and(|known| known.knows_absent(&absent));
+        if confirmed {
+            self.answer(drafts, None);
+            return Next::Done;
+        }
+        let looked_for: Vec<_> = absent.into_iter().collect();
+        let ask = ReadAsk {
+            resource: self.resource.clone(),
+            operations: looked_for.clone(),
+        };
+        match self.shared.reader.read(ask).await {
+            Ok(seen) => self.learn(seen, looked_for),
+            // A question without an answer leaves nothing unsettled.
+            Err(StoreError::Indeterminate { detail }) => {
+                let reason = NotApplied::Unreachable;
+                self.failed(StoreError::NotApplied { reason, detail }).await
+            }
+            Err(error) => self.failed(error).await,
+        }
+    }
+
+    async fn commit(&mut self, folded: Folded) -> Next {
+        let Folded {
+            drafts,
+            write,
+            absent,
+        } = folded;
+        let Some((write, guard, seen)) = write else {
+            return Next::Again;
+        };
+        let part_of_it = drafts.len();
+        if !self.tickets.iter().take(part_of_it).all(Ticket::send) {
+            // Somebody withdrew since the fold began: it has to be folded without that request.
+            return Next::Again;
+        }
+        let looked_for: Vec<_> = absent.into_iter().collect();
+        let commit = Commit {
+            resource: self.resource.clone(),
+            seen,
+            reservation: guard,
+            absent_operations: looked_for.clone(),
+            record: write.record.clone(),
+            reservation_write: match write.reservation {
+                ReservationChange::Keep => ReservationWrite::Keep,
+                ReservationChange::Grant(lease) => ReservationWrite::Grant(lease),
+                ReservationChange::End => ReservationWrite::Delete,
+            },
+            operations: write.operations.clone(),
+            incidents: write.incidents.clone(),
+        };
+        let prepared = self.shared.store.prepare(commit);
+        match self.shared.committer.commit(prepared).await {
+            Ok((MemberOutcome::Committed, revision)) => {
+                self.unsettled = false;
+                self.standing = self.after(write, guard, seen, revision);
+                self.answer(drafts, Some(revision));
+                Next::Done
+            }
+            Ok((MemberOutcome::Overtaken(seen), _)) => {
+                // An earlier try under the same guards either shows in what was just read, or can never be applied.
+                self.unsettled = false;
+                self.overtaken += 1;
+                let next = self.learn(*seen, looked_for);
+                if self.overtaken > OVERTAKEN_MAX {
+                    self.fail_all(&Fault::Overloaded {
+                        retry_after: FAULT_RETRY,
+                    });
+                    return Next::Done;
+                }
+                next
+            }
+            Err(error) => self.failed(error).await,
+        }
+    }
+
+    /// What is known once a commit went through.
+    fn after(
+        &mut self,
+        write: RecordWrite,
+        guard: ReservationGuard,
+        seen: Option<Revision>,
+        revision: Revision,
+    ) -> Option<Standing> {
+        let before = self.standing.take().unwrap_or_default();
+        let Some(record) = write.record else {
+            // Only incidents or operations were written beside the record.
+            let same = seen == before.revision();
+            return same.then(|| before.with_operations(write.operations));
+        };
+        let reservation = match (write.reservation, guard) {
+            (ReservationChange::Grant(_), _) => Some(revision),
+            (ReservationChange::End, _) | (ReservationChange::Keep, ReservationGuard::Absent) => {
+                None
+            }
+            (ReservationChange::Keep, ReservationGuard::GrantedAt(granted)) => Some(granted),
+        };
+        let known = Standing::seen(Some((record, revision)), reservation);
+        let known = known.expect("what was just judged and committed fits together");
+        Some(known.with_operations(write.operations).remembering(before))
+    }
+
+    /// Takes over what etcd said, read after these requests were taken up.
+    fn learn(&mut self, seen: Seen, looked_for: Vec<OperationId>) -> Next {
+        let before = self.standing.take().unwrap_or_default();
+        let reservation = seen.reservation.map(|reservation| reservation.granted);
+        match Standing::seen(seen.record, reservation) {
+            Ok(known) => {
+                let known = known.with_operations(seen.operations).remembering(before);
+                self.standing = Some(known.with_absent(looked_for));
+                self.fresh = true;
+                Next::Again
+            }
+            Err(inconsistent) => {
+                let key = self.shared.store.key_of(self.resource);
+                error!(%key, %inconsistent, "a record and its reservation key do not fit together");
+                self.fail_all(&Fault::CorruptRecord);
+                Next::Done
+            }
+        }
+    }
+
+    async fn failed(&mut self, error: StoreError) -> Next {
+        match error {
+            StoreError::NotApplied {
+                reason: NotApplied::TimelineMoved,
+                ..
+            } => {
+                self.standing = None;
+                self.fresh = false;
+                self.try_again().await
+            }
+            StoreError::NotApplied {
+                reason: NotApplied::LeaseGone,
+                ..
+            } => {
+                // Nothing was written. The lease of a Reserve ended while it waited; it gets another.
+                for ticket in &mut self.tickets {
+                    if let Ask::Reserve(reserve, _, lease) = &mut ticket.ask {
+                        match self.shared.leases.take(reserve.ttl).await {
+                            Ok(fresh) => self.shared.leases.retire(std::mem::replace(lease, fresh)),
+                            Err(fault) if !self.unsettled => {
+                                self.fail_all(&fault);
+                                return Next::Done;
+                            }
+                            Err(_) => break,
+                        }
+                    }
+                }
+                self.try_again().await
+            }
+            StoreError::NotApplied { reason, detail } if !self.unsettled => {
+                warn!(resource = %self.resource, ?reason, detail, "etcd did not take a request");
+                self.fail_all(&Fault::StoreUnavailable {
+                    retry_after: FAULT_RETRY,
+                });
+                Next::Done
+            }
+            StoreError::NotApplied { .. } => self.try_again().await,
+            StoreError::Indeterminate { detail } => {
+                warn!(resource = %self.resource, detail, "a commit's outcome is unknown; settling it");
+                self.unsettled = true;
+                self.try_again().await
+            }
+            StoreError::Corrupt { key, reason } => {
+                error!(key, reason, "a record cannot be trusted");
+                self.fail_all(&Fault::CorruptRecord);
+                Next::Done
+            }
+        }
+    }
+
+    /// Waits a little and goes on: without an end while a commit is unsettled, else a few times.
+    async fn try_again(&mut self) -> Next {
+        self.overtaken += 1;
+        let given_up = !self.unsettled && self.overtaken > OVERTAKEN_MAX;
+        if given_up || self.shared.tasks.ended() {
+            self.fail_all(&Fault::StoreUnavailable {
+                retry_after: FAULT_RETRY,
+            });
+            return Next::Done;
+        }
+        self.pace.wait().await;
+        Next::Again
+    }
+
+    fn answer(&mut self, drafts: Vec<Draft>, committed: Option<Revision>) {
+        for draft in drafts {
+            if let Some(ticket) = self.tickets.pop_front() {
+                self.shared.answer(ticket, Ok(draft.finish(committed)));
+            }
+        }
+    }
+
+    /// Ends the round without answers. What may have been sent is unknown; what was not is as the fault says.
+    fn fail_all(&mut self, fault: &Fault) {
+        for ticket in self.tickets.drain(..) {
+            let fault = if self.unsettled {
+                Fault::UnknownOutcome {
+                    retry_after: UNKNOWN_RETRY,
+                }
+            } else {
+                fault.clone()
+            };
+            self.shared.answer(ticket, Err(fault));
+        }
+        self.standing = None;
+    }
+}

@@ -1,0 +1,172 @@
+//! One waiting request: who may still withdraw it, and who answers it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::{Boottime, Fault};
+use crate::domain::judge::{Answer, Ask};
+
+/// When to ask again after an outcome is unknown: the sidecar is settling it meanwhile.
+pub(super) const UNKNOWN_RETRY: Duration = Duration::from_millis(500);
+
+const WAITING: u8 = 0;
+const SENT: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
+/// How far a request has come. It can be withdrawn until a commit that may carry it out is on its way to etcd.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Progress(Arc<AtomicU8>);
+
+impl Progress {
+    /// Takes the request back. False: too late, its commit is on its way.
+    pub(super) fn withdraw(&self) -> bool {
+        let swap = self
+            .0
+            .compare_exchange(WAITING, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire);
+        swap.is_ok() || swap == Err(WITHDRAWN)
+    }
+
+    /// Notes that a commit is about to be sent. False: the request was withdrawn, and must not be part of it.
+    pub(super) fn send(&self) -> bool {
+        let swap = self
+            .0
+            .compare_exchange(WAITING, SENT, Ordering::AcqRel, Ordering::Acquire);
+        swap.is_ok() || swap == Err(SENT)
+    }
+
+    /// Whether the request was withdrawn.
+    pub(super) fn withdrawn(&self) -> bool {
+        self.0.load(Ordering::Acquire) == WITHDRAWN
+    }
+}
+
+/// A request in a lane.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) ask: Ask,
+    progress: Progress,
+    reply: oneshot::Sender<Result<Answer, Fault>>,
+}
+
+impl Ticket {
+    /// A request and the place where its answer will be.
+    pub(super) fn new(
+        ask: Ask,
+        progress: Progress,
+    ) -> (Self, oneshot::Receiver<Result<Answer, Fault>>) {
+        let (reply, answer) = oneshot::channel();
+        (
+            Self {
+                ask,
+                progress,
+                reply,
+            },
+            answer,
+        )
+    }
+
+    /// Whether nobody wants it any more and nothing of it was sent.
+    pub(super) fn withdrawn(&self) -> bool {
+        self.progress.withdrawn()
+    }
+
+    /// Notes that a commit that rests on this request is about to be sent. A request that only looks can be withdrawn to the
+    /// end. False: it was withdrawn.
+    pub(super) fn send(&self) -> bool {
+        match self.ask {
+            Ask::Reserve(..) | Ask::Release(..) | Ask::Transition(..) => self.progress.send(),
+            Ask::Fence(_) | Ask::Check(_) | Ask::Lookup(_) | Ask::Inspect => !self.withdrawn(),
+        }
+    }
+
+    /// Answers it. A caller that has gone away does not mind.
+    pub(super) fn answer(self, answer: Result<Answer, Fault>) {
+        drop(self.reply.send(answer));
+    }
+}
+
+/// Waits for an answer until the caller's deadline, and says truly what is known when that comes first.
+pub(super) async fn within<T>(
+    deadline: Boottime,
+    progress: &Progress,
+    answer: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    // A caller that hangs up drops this future: what was not sent by then is withdrawn.
+    let _withdraw_on_drop = WithdrawOnDrop(progress);
+    match tokio::time::timeout(deadline.left(), answer).await {
+        Ok(answer) => answer,
+        Err(_) if progress.withdraw() => Err(Fault::DeadlinePassed),
+        Err(_) => Err(Fault::UnknownOutcome {
+            retry_after: UNKNOWN_RETRY,
+        }),
+    }
+}
+
+struct WithdrawOnDrop<'a>(&'a Progress);
+
+impl Drop for WithdrawOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.withdraw();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_either_withdrawn_or_sent_never_both() {
+        let sent = Progress::default();
+        assert!(sent.send());
+        assert!(!sent.withdraw());
+        let withdrawn = Progress::default();
+        assert!(withdrawn.withdraw());
+        assert!(!withdrawn.send());
+        assert!(withdrawn.withdrawn() && !sent.withdrawn());
+    }
+
+    #[tokio::test]
+    async fn a_deadline_is_told_apart_from_an_unknown_outcome() {
+        let over = Boottime::now();
+        let never = std::future::pending::<Result<(), Fault>>;
+        let waiting = Progress::default();
+        assert_eq!(
+            within(over, &waiting, never()).await,
+            Err(Fault::DeadlinePassed)
+        );
+        let sent = Progress::default();
+        assert!(sent.send());
+        let unknown = Fault::UnknownOutcome {
+            retry_after: UNKNOWN_RETRY,
+        };
+        assert_eq!(within(over, &sent, never()).await, Err(unknown));
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_hangs_up_withdraws_what_was_not_sent() {
+        let progress = Progress::default();
+        let later = Boottime::now().plus(Duration::from_secs(60));
+        let never = std::future::pending::<Result<(), Fault>>();
+        let call = within(later, &progress, never);
+        drop(call);
+        assert!(
+            !progress.withdrawn(),
+            "a call that was never polled has not begun"
+        );
+        let mut call = Box::pin(within(
+            later,
+            &progress,
+            std::future::pending::<Result<(), Fault>>(),
+        ));
+        assert!(
+            futures_util::future::poll_immediate(&mut call)
+                .await
+                .is_none()
+        );
+        drop(call);
+        assert!(progress.withdrawn());
+    }
+}

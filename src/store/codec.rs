@@ -1,0 +1,274 @@
+//! How values look in etcd: a header that says what they are, a checksum that says they are whole and where they belong,
+//! and a protobuf message.
+//!
+//! ```text
+//! 'F' 'P' | format version | kind | CRC-32, 4 bytes, big endian | message
+//! ```
+//!
+//! The checksum covers the key without its prefix, a zero byte, the kind and the message. A value that was changed by
+//! hand, cut short, or copied to another key does not pass it. What does not pass is reported and never trusted.
+
+mod incident;
+mod operation;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use prost::Message;
+
+use super::StoreError;
+use super::keys::Key;
+use crate::domain::decision::IncidentId;
+use crate::domain::ids::{Nonce, OperationId, StateName};
+use crate::domain::incident::Incident;
+use crate::domain::invalid::Invalid;
+use crate::domain::record::{Operation, Record};
+use crate::domain::token::Timeline;
+use crate::proto::store_v1 as pb;
+
+/// How every value begins.
+const MAGIC: [u8; 2] = *b"FP";
+/// The format that this code writes. It reads this one and older ones, of which there are none.
+const FORMAT_VERSION: u8 = 1;
+/// Magic, version, kind and checksum, in bytes.
+const HEADER_BYTES: usize = 8;
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RecordKind {
+    Timeline,
+    Record,
+    Reservation,
+    Operation,
+    Incident,
+}
+
+impl RecordKind {
+    /// As stored; it never changes.
+    fn code(self) -> u8 {
+        match self {
+            Self::Timeline => 1,
+            Self::Record => 2,
+            Self::Reservation => 3,
+            Self::Operation => 4,
+            Self::Incident => 5,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Timeline => "a timeline",
+            Self::Record => "a record",
+            Self::Reservation => "a reservation",
+            Self::Operation => "an operation",
+            Self::Incident => "an incident",
+        }
+    }
+}
+
+pub(super) fn encode_timeline(key: &Key, timeline: &Timeline) -> Vec<u8> {
+    let message = pb::Timeline {
+        id: nonce_bytes(timeline.id),
+        base: timeline.base,
+        min_token: timeline.min_token,
+    };
+    seal(key, RecordKind::Timeline, &message)
+}
+
+pub(super) fn decode_timeline(key: &Key, value: &[u8]) -> Result<Timeline, StoreError> {
+    open(key, RecordKind::Timeline, value, |message: pb::Timeline| {
+        Ok(Timeline {
+            id: nonce("id", &message.id)?,
+            base: message.base,
+            min_token: message.min_token,
+        })
+    })
+}
+
+pub(super) fn encode_record(key: &Key, record: &Record) -> Vec<u8> {
+    seal(key, RecordKind::Record, &record::to_message(record))
+}
+
+pub(super) fn decode_record(key: &Key, value: &[u8]) -> Result<Record, StoreError> {
+    open(key, RecordKind::Record, value, record::from_message)
+}
+
+pub(super) fn encode_reservation(key: &Key, round: Nonce) -> Vec<u8> {
+    let message = pb::Reservation {
+        round: nonce_bytes(round),
+    };
+    seal(key, RecordKind::Reservation, &message)
+}
+
+pub(super) fn decode_reservation(key: &Key, value: &[u8]) -> Result<Nonce, StoreError> {
+    open(
+        key,
+        RecordKind::Reservation,
+        value,
+        |message: pb::Reservation| nonce("round", &message.round),
+    )
+}
+
+pub(super) fn encode_operation(key: &Key, operation: &Operation) -> Vec<u8> {
+    seal(
+        key,
+        RecordKind::Operation,
+        &operation::to_message(operation),
+    )
+}
+
+/// The operation must be the one that the key names.
+pub(super) fn decode_operation(
+    key: &Key,
+    id: &OperationId,
+    value: &[u8],
+) -> Result<Operation, StoreError> {
+    let operation = open(key, RecordKind::Operation, value, operation::from_message)?;
+    if operation.id != *id {
+        return Err(corrupt(key, "it is another operation than its key says"));
+    }
+    Ok(operation)
+}
+
+pub(super) fn encode_incident(key: &Key, incident: &Incident) -> Vec<u8> {
+    seal(key, RecordKind::Incident, &incident::to_message(incident))
+}
+
+/// The incident must be the one that the key names.
+pub(super) fn decode_incident(
+    key: &Key,
+    id: &IncidentId,
+    value: &[u8],
+) -> Result<Incident, StoreError> {
+    let incident = open(key, RecordKind::Incident, value, incident::from_message)?;
+    if incident.id != *id {
+        return Err(corrupt(key, "it is another incident than its key says"));
+    }
+    Ok(incident)
+}
+
+/// The error for a value at `key` that cannot be trusted.
+pub(super) fn corrupt(key: &Key, reason: impl Into<String>) -> StoreError {
+    StoreError::Corrupt {
+        key: key.printable(),
+        reason: reason.into(),
+    }
+}
+
+fn checksum(key: &Key, kind: u8, body: &[u8]) -> [u8; 4] {
+    let mut hash = crc32fast::Hasher::new();
+    hash.update(key.relative().as_bytes());
+    hash.update(&[0, kind]);
+    hash.update(body);
+    hash.finalize().to_be_bytes()
+}
+
+fn seal(key: &Key, kind: RecordKind, message: &impl Message) -> Vec<u8> {
+    let mut value = Vec::with_capacity(HEADER_BYTES + message.encoded_len());
+    value.extend_from_slice(&MAGIC);
+    value.push(FORMAT_VERSION);
+    value.push(kind.code());
+    let body = message.encode_to_vec();
+    value.extend_from_slice(&checksum(key, kind.code(), &body));
+    value.extend_from_slice(&body);
+    value
+}
+
+fn open<M: Message + Default, T>(
+    key: &Key,
+    kind: RecordKind,
+    value: &[u8],
+    read: impl FnOnce(M) -> Result<T, Invalid>,
+) -> Result<T, StoreError> {
+    let message = body_of(key, kind, value)
+        .and_then(|body| {
+            M::decode(body).map_err(|error| format!("its fields cannot be read: {error}"))
+        })
+        .map_err(|reason| corrupt(key, reason))?;
+    read(message).map_err(|invalid| corrupt(key, format!("its field {invalid}")))
+}
+
+fn body_of<'v>(key: &Key, kind: RecordKind, value: &'v [u8]) -> Result<&'v [u8], String> {
+    let Some((header, body)) = value.split_first_chunk::<HEADER_BYTES>() else {
+        return Err(format!(
+            "it is {} bytes long, too short to be one of ours",
+            value.len()
+        ));
+    };
+    let [m0, m1, version, found, sum @ ..] = *header;
+    if [m0, m1] != MAGIC {
+        return Err("it does not begin like a value of Fencepost: it is foreign".to_owned());
+    }
+    if version > FORMAT_VERSION {
+        return Err(format!(
+            "it has format {version}, and this version of Fencepost knows only {FORMAT_VERSION}: upgrade this sidecar"
+        ));
+    }
+    if version != FORMAT_VERSION {
+        return Err(format!("it has format {version}, which never existed"));
+    }
+    if found != kind.code() {
+        return Err(format!(
+            "it is not {}: its kind is {found} instead of {}",
+            kind.name(),
+            kind.code()
+        ));
+    }
+    if sum != checksum(key, found, body) {
+        return Err(
+            "its checksum is wrong: it is damaged, or was copied from another key".to_owned(),
+        );
+    }
+    Ok(body)
+}
+
+fn nonce_bytes(nonce: Nonce) -> bytes::Bytes {
+    bytes::Bytes::copy_from_slice(nonce.as_bytes())
+}
+
+/// Prefixes what is wrong with a field by its name.
+fn field<T>(name: &str, parsed: Result<T, Invalid>) -> Result<T, Invalid> {
+    parsed.map_err(|invalid| Invalid::new(format!("{name} {invalid}")))
+}
+
+fn missing(name: &str) -> Invalid {
+    Invalid::new(format!("{name} is missing"))
+}
+
+fn sixteen(name: &str, bytes: &[u8]) -> Result<[u8; 16], Invalid> {
+    bytes.try_into().map_err(|_| {
+        Invalid::new(format!(
+            "{name} is {} bytes long instead of 16",
+            bytes.len()
+        ))
+    })
+}
+
+fn nonce(name: &str, bytes: &[u8]) -> Result<Nonce, Invalid> {
+    sixteen(name, bytes).map(Nonce::from_bytes)
+}
+
+/// Empty: none.
+fn maybe_nonce(name: &str, bytes: &[u8]) -> Result<Option<Nonce>, Invalid> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    nonce(name, bytes).map(Some)
+}
+
+/// Empty: none.
+fn maybe_state(name: &str, text: &str) -> Result<Option<StateName>, Invalid> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    field(name, StateName::parse(text)).map(Some)
+}
+
+fn at_most(name: &str, count: usize, limit: usize) -> Result<(), Invalid> {
+    if count > limit {
+        return Err(Invalid::new(format!(
+            "{name} has {count} entries; the limit is {limit}"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,477 @@
+//! What is written is read again; what is not ours is told apart.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+use crate::domain::decision::{Rule, Verdict};
+use crate::domain::digest::{ContentDigest, DigestScheme};
+use crate::domain::ids::{
+    Holder, IdentityName, IdentityValue, Kind, RequestId, ResourceId, StateName,
+};
+use crate::domain::incident::verdict_from_code;
+use crate::domain::outcome::StoredResult;
+use crate::domain::record::{
+    LeaseId, NamedValue, PastRound, Raised, Round, RoundEnd, ValueHash, Visit,
+};
+use crate::domain::request::Ttl;
+use crate::domain::token::Revision;
+use crate::store::keys::{Keys, Prefix};
+
+fn keys() -> Keys {
+    Keys::new(Prefix::default())
+}
+
+fn resource() -> ResourceId {
+    ResourceId::new(Kind::parse("order").unwrap(), "1001").unwrap()
+}
+
+fn record_key() -> Key {
+    keys().record(&resource())
+}
+
+fn nonces() -> impl Strategy<Value = Nonce> {
+    any::<[u8; 16]>().prop_map(Nonce::from_bytes)
+}
+
+fn names() -> impl Strategy<Value = String> {
+    "[a-zA-Z0-9][a-zA-Z0-9_.-]{0,12}"
+}
+
+fn states() -> impl Strategy<Value = StateName> {
+    names().prop_map(|name| StateName::parse(&name).unwrap())
+}
+
+fn operation_ids() -> impl Strategy<Value = OperationId> {
+    "[a-z]\\PC{0,20}".prop_map(|id| OperationId::parse(&id).unwrap())
+}
+
+fn verdicts() -> impl Strategy<Value = Verdict> {
+    select((0..=20).filter_map(verdict_from_code).collect::<Vec<_>>())
+}
+
+fn rules() -> impl Strategy<Value = Rule> {
+    select(vec![
+        Rule::Moved,
+        Rule::RanOnce,
+        Rule::OtherContent,
+        Rule::Passed,
+        Rule::AlreadyMoved,
+        Rule::TokenEnded,
+        Rule::NoState,
+    ])
+}
+
+fn digests() -> impl Strategy<Value = ContentDigest> {
+    (any::<u8>(), vec(any::<u8>(), 16..=64)).prop_filter_map("of the scheme", |(code, bytes)| {
+        let scheme = DigestScheme::from_code(code % 4)?;
+        let hash = bytes.get(..32).map(<[u8]>::to_vec);
+        ContentDigest::from_parts(scheme, bytes)
+            .or_else(|| ContentDigest::from_parts(scheme, hash?))
+    })
+}
+
+fn results() -> impl Strategy<Value = StoredResult> {
+    (
+        vec(any::<u8>(), 0..40),
+        0..=999_u32,
+        "[a-z/]{0,12}",
+        vec(("[a-z-]{1,8}", "\\PC{0,8}"), 0..4),
+    )
+        .prop_map(|(body, code, content_type, headers)| StoredResult {
+            body: Bytes::from(body),
+            code,
+            content_type,
+            headers,
+        })
+}
+
+fn operations() -> impl Strategy<Value = Operation> {
+    (
+        (operation_ids(), digests(), verdicts(), rules(), results()),
+        (any::<u64>(), nonces(), option::of(nonces())),
+        (option::of(states()), vec(states(), 0..4), any::<u32>()),
+    )
+        .prop_map(
+            |((id, digest, verdict, rule, result), (time_ms, nonce, round), rest)| {
+                let (state, expected, raised) = rest;
+                Operation {
+                    id,
+                    digest,
+                    verdict,
+                    rule,
+                    result,
+                    time_ms,
+                    nonce,
+                    round,
+                    state,
+                    expected,
+                    raised: Raised::from_bits(raised),
+                }
+            },
+        )
+}
+
+fn round_ends() -> impl Strategy<Value = RoundEnd> {
+    option::of(nonces()).prop_map(|by| by.map_or(RoundEnd::Lost, RoundEnd::Released))
+}
+
+fn rounds() -> impl Strategy<Value = Round> {
+    (
+        (nonces(), any::<[u8; 16]>(), option::of("\\PC{1,20}")),
+        (3..=86_400_u32, any::<i64>(), any::<u64>()),
+        (0..=i64::MAX, option::of(round_ends())),
+    )
+        .prop_map(
+            |((nonce, request, holder), (ttl, lease, base), (granted, over))| Round {
+                nonce,
+                request: RequestId::from_bytes(request),
+                holder: holder.map(|holder| Holder::parse(&holder).unwrap()),
+                ttl: Ttl::from_seconds(ttl).unwrap(),
+                lease: LeaseId(lease),
+                base,
+                granted: Revision::from_etcd(granted),
+                over,
+            },
+        )
+}
+
+fn hashes() -> impl Strategy<Value = ValueHash> {
+    any::<u64>().prop_map(ValueHash)
+}
+
+fn visits() -> impl Strategy<Value = BTreeMap<StateName, Visit>> {
+    let visit = (
+        any::<u64>(),
+        option::of(any::<u64>()),
+        btree_set(hashes(), 0..4),
+    )
+        .prop_map(|(entered, left, values)| Visit {
+            entered,
+            left,
+            values,
+        });
+    btree_map(states(), visit, 0..5)
+}
+
+fn identities() -> impl Strategy<Value = BTreeMap<IdentityName, NamedValue>> {
+    let name = names().prop_map(|name| IdentityName::parse(&name).unwrap());
+    let value = ("\\PC{1,20}", vec(hashes(), 0..5)).prop_map(|(current, replaced)| NamedValue {
+        current: IdentityValue::parse(&current).unwrap(),
+        replaced,
+    });
+    btree_map(name, value, 0..4)
+}
+
+fn records() -> impl Strategy<Value = Record> {
+    let past = (nonces(), round_ends()).prop_map(|(nonce, end)| PastRound { nonce, end });
+    (
+        (any::<u64>(), option::of(states()), visits(), identities()),
+        (option::of(rounds()), vec(past, 0..=8)),
+        (vec(operations(), 0..4), any::<u64>()),
+    )
+        .prop_map(
+            |((moves, state, visits, identity), (round, past_rounds), rest)| {
+                let (operations, spilled) = rest;
+                Record {
+                    moves,
+                    state,
+                    visits,
+                    identity,
+                    round,
+                    past_rounds,
+                    operations,
+                    spilled,
+                }
+            },
+        )
+}
+
+fn incidents() -> impl Strategy<Value = Incident> {
+    (
+        ("\\PC{1,12}", "[a-z]{1,4}", "\\PC{1,12}", operation_ids()),
+        (verdicts(), rules(), "\\PC{0,40}", any::<u64>()),
+        (
+            option::of(digests()),
+            digests(),
+            option::of(results()),
+            option::of(states()),
+        ),
+    )
+        .prop_map(
+            |((id, kind, resource, operation), (verdict, rule, explanation, time_ms), rest)| {
+                let (first_digest, digest, evidence, state) = rest;
+                Incident {
+                    id: IncidentId(id),
+                    resource: ResourceId::new(Kind::parse(&kind).unwrap(), &resource).unwrap(),
+                    operation,
+                    verdict,
+                    rule,
+                    explanation,
+                    time_ms,
+                    first_digest,
+                    digest,
+                    evidence,
+                    state,
+                }
+            },
+        )
+}
+
+fn reason_of(error: StoreError) -> String {
+    match error {
+        StoreError::Corrupt { reason, .. } => reason,
+        other => panic!("{other:?} is no corruption"),
+    }
+}
+
+/// A record as most are: one finished operation, with a small result.
+fn ordinary() -> Record {
+    let operation = Operation {
+        id: OperationId::parse("evt_1NXWPnCo6bFb1KQto6").unwrap(),
+        digest: ContentDigest::of_json(br#"{"amount":1000}"#).unwrap(),
+        verdict: Verdict::Applied,
+        rule: Rule::RanOnce,
+        result: StoredResult {
+            body: Bytes::from_static(br#"{"ok":true}"#),
+            code: 200,
+            ..StoredResult::default()
+        },
+        time_ms: 1_790_000_000_000,
+        nonce: Nonce::from_bytes([7; 16]),
+        round: None,
+        state: None,
+        expected: Vec::new(),
+        raised: Raised::default(),
+    };
+    Record {
+        operations: vec![operation],
+        ..Record::default()
+    }
+}
+
+#[test]
+fn a_record_with_one_small_operation_takes_at_most_150_bytes() {
+    let bytes = encode_record(&record_key(), &ordinary()).len();
+    assert!(bytes <= 150, "{bytes}");
+    let round = Round {
+        nonce: Nonce::from_bytes([1; 16]),
+        request: RequestId::from_bytes([2; 16]),
+        holder: Some(Holder::parse("worker-7f9c").unwrap()),
+        ttl: Ttl::from_seconds(30).unwrap(),
+        lease: LeaseId(0x7587_8aa0_1122_3344),
+        base: 1_790_000_000 << 21,
+        granted: Revision::from_etcd(1_000_000),
+        over: Some(RoundEnd::Released(Nonce::from_bytes([3; 16]))),
+    };
+    let state = |name: &str| StateName::parse(name).unwrap();
+    let visit = |entered, left| Visit {
+        entered,
+        left,
+        values: [ValueHash(u64::MAX)].into(),
+    };
+    let mut full = ordinary();
+    full.round = Some(round);
+    full.operations[0].round = Some(Nonce::from_bytes([1; 16]));
+    full.operations[0].state = Some(state("pending"));
+    full.state = Some(state("paid"));
+    full.visits = [
+        (state("pending"), visit(1, Some(2))),
+        (state("paid"), visit(2, None)),
+    ]
+    .into();
+    let bytes = encode_record(&record_key(), &full).len();
+    assert!(bytes <= 360, "with a round and two states: {bytes}");
+}
+
+#[test]
+fn an_empty_result_that_was_reported_differs_from_none() {
+    let key = keys().incident(&IncidentId("inc-1".to_owned()));
+    let mut incident = Incident {
+        id: IncidentId("inc-1".to_owned()),
+        resource: resource(),
+        operation: OperationId::parse("op").unwrap(),
+        verdict: Verdict::Fenced,
+        rule: Rule::Overtaken,
+        explanation: String::new(),
+        time_ms: 0,
+        first_digest: None,
+        digest: ContentDigest::none(),
+        evidence: Some(StoredResult::default()),
+        state: None,
+    };
+    for evidence in [Some(StoredResult::default()), None] {
+        incident.evidence = evidence;
+        let value = encode_incident(&key, &incident);
+        assert_eq!(
+            decode_incident(&key, &incident.id, &value).unwrap(),
+            incident
+        );
+    }
+}
+
+#[test]
+fn each_way_to_be_foreign_is_said_in_words() {
+    let key = record_key();
+    let good = encode_record(&key, &ordinary());
+    let reason = |value: &[u8]| reason_of(decode_record(&key, value).unwrap_err());
+
+    assert!(reason(b"").contains("too short"));
+    assert!(reason(b"{\"state\":\"paid\"}").contains("foreign"));
+    assert!(reason(&good[..good.len() - 1]).contains("checksum"));
+    let mut newer = good.clone();
+    newer[2] = FORMAT_VERSION + 1;
+    assert!(reason(&newer).contains("upgrade"));
+    newer[2] = 0;
+    assert!(reason(&newer).contains("never existed"));
+    let operation = &ordinary().operations[0];
+    assert!(reason(&encode_operation(&key, operation)).contains("not a record"));
+
+    // Copied by hand to the key of another resource.
+    let other = keys().record(&ResourceId::new(Kind::parse("order").unwrap(), "1002").unwrap());
+    let error = decode_record(&other, &good).unwrap_err();
+    assert!(error.to_string().contains("/fencepost/r/order/1002"));
+    assert!(reason_of(error).contains("copied from another key"));
+
+    // A copy of the whole tree under another prefix stays good.
+    let moved = Keys::new(Prefix::parse("/else").unwrap()).record(&resource());
+    assert_eq!(decode_record(&moved, &good).unwrap(), ordinary());
+}
+
+#[test]
+fn a_field_outside_its_limits_is_named() {
+    let key = record_key();
+    let read = |message: pb::Record| {
+        let value = seal(&key, RecordKind::Record, &message);
+        reason_of(decode_record(&key, &value).unwrap_err())
+    };
+    let visit = pb::Visit {
+        state: "paid".to_owned(),
+        ..pb::Visit::default()
+    };
+    let twice = pb::Record {
+        visits: vec![visit.clone(), visit.clone()],
+        ..pb::Record::default()
+    };
+    assert_eq!(read(twice), "its field visits names a state twice");
+    let many = pb::Record {
+        visits: vec![visit; 65],
+        ..pb::Record::default()
+    };
+    assert_eq!(
+        read(many),
+        "its field visits has 65 entries; the limit is 64"
+    );
+    let spaced = pb::Record {
+        state: "pa id".to_owned(),
+        ..pb::Record::default()
+    };
+    assert!(read(spaced).starts_with("its field state may hold only"));
+    let round = pb::Record {
+        round: Some(pb::Round {
+            nonce: Bytes::from_static(b"short"),
+            ..pb::Round::default()
+        }),
+        ..pb::Record::default()
+    };
+    assert_eq!(
+        read(round),
+        "its field round.nonce is 5 bytes long instead of 16"
+    );
+    let operation = |change: &dyn Fn(&mut pb::Operation)| {
+        let mut message = operation::to_message(&ordinary().operations[0]);
+        change(&mut message);
+        read(pb::Record {
+            operations: vec![message],
+            ..pb::Record::default()
+        })
+    };
+    assert!(operation(&|o| o.verdict = 4).contains("operation.verdict is 4"));
+    assert!(operation(&|o| o.rule = "NEW".to_owned()).contains("operation.rule is \"NEW\""));
+    assert!(operation(&|o| o.digest = None).contains("operation.digest is missing"));
+    assert!(operation(&|o| o.id = " ".to_owned()).contains("operation.id is blank"));
+    assert!(operation(&|o| o.digest.as_mut().unwrap().scheme = 99).contains("scheme 99"));
+    assert!(
+        operation(&|o| o.digest.as_mut().unwrap().bytes = Bytes::new()).contains("0 bytes long")
+    );
+    assert!(
+        operation(&|o| o.result.as_mut().unwrap().code = 1000).contains("operation.result.code")
+    );
+}
+
+#[test]
+fn an_operation_under_another_id_is_refused() {
+    let operation = &ordinary().operations[0];
+    let other = OperationId::parse("other").unwrap();
+    let key = keys().operation(&resource(), &other);
+    let value = encode_operation(&key, operation);
+    let reason = reason_of(decode_operation(&key, &other, &value).unwrap_err());
+    assert!(reason.contains("another operation"), "{reason}");
+}
+
+proptest! {
+    #[test]
+    fn every_record_is_read_as_it_was_written(record in records()) {
+        let key = record_key();
+        let value = encode_record(&key, &record);
+        prop_assert_eq!(decode_record(&key, &value).unwrap(), record);
+    }
+
+    #[test]
+    fn every_operation_is_read_as_it_was_written(operation in operations()) {
+        let key = keys().operation(&resource(), &operation.id);
+        let value = encode_operation(&key, &operation);
+        prop_assert_eq!(decode_operation(&key, &operation.id, &value).unwrap(), operation);
+    }
+
+    #[test]
+    fn every_incident_is_read_as_it_was_written(incident in incidents()) {
+        let key = keys().incident(&incident.id);
+        let value = encode_incident(&key, &incident);
+        prop_assert_eq!(decode_incident(&key, &incident.id, &value).unwrap(), incident);
+    }
+
+    #[test]
+    fn every_timeline_and_reservation_is_read_as_it_was_written(
+        id in nonces(), base: u64, min_token: u64,
+    ) {
+        let key = keys().timeline();
+        let timeline = Timeline { id, base, min_token };
+        let value = encode_timeline(&key, &timeline);
+        prop_assert_eq!(decode_timeline(&key, &value).unwrap(), timeline);
+        let key = keys().reservation(&resource());
+        prop_assert_eq!(decode_reservation(&key, &encode_reservation(&key, id)).unwrap(), id);
+    }
+
+    #[test]
+    fn a_flipped_bit_or_a_cut_is_always_noticed(
+        record in records(), at: prop::sample::Index, bit in 0..8_u8,
+    ) {
+        let key = record_key();
+        let good = encode_record(&key, &record);
+        let mut flipped = good.clone();
+        flipped[at.index(good.len())] ^= 1 << bit;
+        prop_assert!(decode_record(&key, &flipped).is_err());
+        prop_assert!(decode_record(&key, &good[..at.index(good.len())]).is_err());
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_reported_and_never_panic(bytes in vec(any::<u8>(), 0..200)) {
+        let key = record_key();
+        prop_assert!(decode_record(&key, &bytes).is_err());
+        // Also behind a header and a checksum that are right.
+        for kind in [RecordKind::Record, RecordKind::Operation, RecordKind::Incident] {
+            let mut value = [&MAGIC[..], &[FORMAT_VERSION, kind.code()]].concat();
+            value.extend(checksum(&key, kind.code(), &bytes));
+            value.extend(&bytes);
+            let _ = decode_record(&key, &value);
+            let _ = decode_operation(&key, &OperationId::parse("op").unwrap(), &value);
+            let _ = decode_incident(&key, &IncidentId("inc".to_owned()), &value);
+        }
+    }
+}

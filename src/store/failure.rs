@@ -1,0 +1,342 @@
+//! What a failed call to etcd means: one table.
+//!
+//! A definite "no" is one that etcd gives before it proposes the write, or in place of applying it. Whatever is not
+//! known to be definite is unknown: a server that stops waiting does not withdraw what it proposed, and a write for which
+//! there was no space may still be applied.
+
+use std::error::Error as _;
+
+use etcd_client::Error;
+use tonic::{Code, ConnectError, Status};
+
+use super::error::{NotApplied, StoreError};
+
+/// What a failed call means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// The request never left, or the member certainly cannot take any. Another member may.
+    TryAnother,
+    /// etcd said no; nothing was changed.
+    No(NotApplied),
+    /// It may have been done, or may still be done, and the member is to be avoided for a while.
+    Unknown,
+    /// The same, but any other member would say so too.
+    UnknownEverywhere,
+}
+
+pub(super) fn meaning_of(error: &Error) -> Meaning {
+    match error {
+        Error::GRpcStatus(status) => meaning_of_status(status),
+        // Raised by the client before it sends.
+        Error::InvalidArgs(_) | Error::InvalidUri(_) | Error::InvalidMetadataValue(_) => {
+            Meaning::No(NotApplied::Refused)
+        }
+        Error::EndpointError(_) | Error::EndpointsNotManaged => Meaning::TryAnother,
+        Error::IoError(_)
+        | Error::TransportError(_)
+        | Error::WatchError(_)
+        | Error::Utf8Error(_)
+        | Error::LeaseKeepAliveError(_)
+        | Error::ElectError(_)
+        | Error::Internal(_) => Meaning::Unknown,
+    }
+}
+
+/// Texts by which a definite answer is known, and what it means. etcd's texts are part of its interface: its own client
+/// finds its errors by them.
+const DEFINITE: [(&str, Meaning); 15] = [
+    (
+        "etcdserver: too many requests",
+        Meaning::No(NotApplied::Overloaded),
+    ),
+    ("etcdserver: no leader", Meaning::TryAnother),
+    (
+        "etcdserver: rpc not supported for learner",
+        Meaning::TryAnother,
+    ),
+    (
+        "etcdserver: too many operations",
+        Meaning::No(NotApplied::TooLarge),
+    ),
+    (
+        "etcdserver: request is too large",
+        Meaning::No(NotApplied::TooLarge),
+    ),
+    // The server's gRPC library, before etcd sees the request.
+    (
+        "grpc: received message larger than max",
+        Meaning::No(NotApplied::TooLarge),
+    ),
+    (
+        "etcdserver: duplicate key given",
+        Meaning::No(NotApplied::Refused),
+    ),
+    (
+        "etcdserver: requested lease not found",
+        Meaning::No(NotApplied::LeaseGone),
+    ),
+    (
+        "etcdserver: lease already exists",
+        Meaning::No(NotApplied::Refused),
+    ),
+    (
+        "etcdserver: permission denied",
+        Meaning::No(NotApplied::Refused),
+    ),
+    (
+        "etcdserver: invalid auth token",
+        Meaning::No(NotApplied::Refused),
+    ),
+    (
+        "etcdserver: user name is empty",
+        Meaning::No(NotApplied::Refused),
+    ),
+    (
+        "etcdserver: revision of auth store is old",
+        Meaning::No(NotApplied::Refused),
+    ),
+    // tonic, when the connection's task is gone: the request was not handed over.
+    ("Service was not ready", Meaning::TryAnother),
+    // Ambiguous: etcd's own note says that it may still be applied.
+    (
+        "etcdserver: mvcc: database space exceeded",
+        Meaning::UnknownEverywhere,
+    ),
+];
+
+fn meaning_of_status(status: &Status) -> Meaning {
+    if was_never_sent(status) {
+        return Meaning::TryAnother;
+    }
+    let message = status.message();
+    if let Some((_, meaning)) = DEFINITE.iter().find(|(text, _)| message.starts_with(text)) {
+        return *meaning;
+    }
+    match status.code() {
+        // etcd checks requests and rights before it proposes.
+        Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated => {
+            Meaning::No(NotApplied::Refused)
+        }
+        // Whatever answered does not know the call at all.
+        Code::Unimplemented => Meaning::No(NotApplied::Refused),
+        // Timeouts of all forms, a stopping server, resets, and whatever a later etcd may say.
+        Code::Ok
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::DeadlineExceeded
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Internal
+        | Code::Unavailable
+        | Code::DataLoss => Meaning::Unknown,
+    }
+}
+
+/// No connection could be made, so nothing was sent.
+fn was_never_sent(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// All that is known of an error, for the log.
+pub(super) fn detail_of(endpoint: &str, error: &Error) -> String {
+    let mut detail = match error {
+        Error::GRpcStatus(status) => {
+            format!("{endpoint}: {}: {}", status.code(), status.message())
+        }
+        Error::InvalidArgs(_)
+        | Error::InvalidUri(_)
+        | Error::IoError(_)
+        | Error::TransportError(_)
+        | Error::WatchError(_)
+        | Error::Utf8Error(_)
+        | Error::LeaseKeepAliveError(_)
+        | Error::ElectError(_)
+        | Error::InvalidMetadataValue(_)
+        | Error::EndpointError(_)
+        | Error::EndpointsNotManaged
+        | Error::Internal(_) => format!("{endpoint}: {error}"),
+    };
+    let mut cause = match error {
+        Error::GRpcStatus(status) => status.source(),
+        other => other.source(),
+    };
+    while let Some(error) = cause {
+        detail.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    detail
+}
+
+pub(super) fn not_applied(reason: NotApplied, detail: impl Into<String>) -> StoreError {
+    StoreError::NotApplied {
+        reason,
+        detail: detail.into(),
+    }
+}
+
+pub(super) fn indeterminate(detail: impl Into<String>) -> StoreError {
+    StoreError::Indeterminate {
+        detail: detail.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meaning(code: Code, message: &str) -> Meaning {
+        meaning_of(&Error::GRpcStatus(Status::new(code, message)))
+    }
+
+    #[test]
+    fn what_etcd_rejects_before_it_proposes_is_a_definite_no() {
+        use NotApplied::{LeaseGone, Overloaded, Refused, TooLarge};
+        for (code, message, reason) in [
+            (
+                Code::ResourceExhausted,
+                "etcdserver: too many requests",
+                Overloaded,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: too many operations in txn request",
+                TooLarge,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: request is too large",
+                TooLarge,
+            ),
+            (
+                Code::ResourceExhausted,
+                "grpc: received message larger than max (2097161 vs. 2097152)",
+                TooLarge,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: duplicate key given in txn request",
+                Refused,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: key is not provided",
+                Refused,
+            ),
+            (
+                Code::NotFound,
+                "etcdserver: requested lease not found",
+                LeaseGone,
+            ),
+            (
+                Code::FailedPrecondition,
+                "etcdserver: lease already exists",
+                Refused,
+            ),
+            (
+                Code::PermissionDenied,
+                "etcdserver: permission denied",
+                Refused,
+            ),
+            (
+                Code::Unauthenticated,
+                "etcdserver: invalid auth token",
+                Refused,
+            ),
+            // Some servers lose the code and keep the text.
+            (Code::Unknown, "etcdserver: invalid auth token", Refused),
+            (
+                Code::InvalidArgument,
+                "etcdserver: user name is empty",
+                Refused,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: revision of auth store is old",
+                Refused,
+            ),
+            (
+                Code::Unimplemented,
+                "unknown service etcdserverpb.KV",
+                Refused,
+            ),
+        ] {
+            assert_eq!(meaning(code, message), Meaning::No(reason), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_certainly_took_nothing_is_left_for_another() {
+        for (code, message) in [
+            (Code::Unavailable, "etcdserver: no leader"),
+            (
+                Code::FailedPrecondition,
+                "etcdserver: rpc not supported for learner",
+            ),
+            (Code::Unknown, "Service was not ready: buffer closed"),
+        ] {
+            assert_eq!(meaning(code, message), Meaning::TryAnother, "{message}");
+        }
+        let refused: Box<dyn std::error::Error + Send + Sync> =
+            Box::new(ConnectError("connection refused".into()));
+        let status = Status::from_error(refused);
+        assert_eq!(meaning_of(&Error::GRpcStatus(status)), Meaning::TryAnother);
+    }
+
+    #[test]
+    fn whatever_may_have_been_proposed_is_unknown() {
+        for (code, message) in [
+            (Code::Unavailable, "etcdserver: request timed out"),
+            (
+                Code::Unavailable,
+                "etcdserver: request timed out, possibly due to previous leader failure",
+            ),
+            (
+                Code::Unavailable,
+                "etcdserver: request timed out, possibly due to connection lost",
+            ),
+            (
+                Code::Unavailable,
+                "etcdserver: request timed out, waiting for the applied index took too long",
+            ),
+            (Code::Unavailable, "etcdserver: server stopped"),
+            (Code::Unavailable, "etcdserver: leader changed"),
+            (Code::DeadlineExceeded, "context deadline exceeded"),
+            (Code::Cancelled, "Timeout expired"),
+            (Code::Cancelled, "context canceled"),
+            (
+                Code::Unknown,
+                "h2 protocol error: error reading a body from connection",
+            ),
+            (Code::Internal, "protocol error: unexpected end of stream"),
+            (Code::Unavailable, "error reading from server: EOF"),
+            (Code::ResourceExhausted, "something new"),
+            (Code::NotFound, "something new"),
+            (Code::FailedPrecondition, "something new"),
+            (Code::DataLoss, "etcdserver: corrupt cluster"),
+        ] {
+            assert_eq!(meaning(code, message), Meaning::Unknown, "{message}");
+        }
+        assert_eq!(
+            meaning(
+                Code::ResourceExhausted,
+                "etcdserver: mvcc: database space exceeded"
+            ),
+            Meaning::UnknownEverywhere
+        );
+        assert_eq!(
+            meaning_of(&Error::LeaseKeepAliveError(String::new())),
+            Meaning::Unknown
+        );
+    }
+}

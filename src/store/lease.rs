@@ -1,0 +1,75 @@
+//! Leases.
+
+use etcd_client::LeaseGrantOptions;
+
+use super::error::{NotApplied, StoreError};
+use super::failure::not_applied;
+use super::link::Store;
+use super::session::Repeat;
+use super::txn::malformed;
+use crate::domain::record::LeaseId;
+
+impl Store {
+    /// Grants a lease; answers its TTL in seconds, which may be longer than asked.
+    ///
+    /// An id that exists already is refused, also if an earlier grant of our own made it whose reply was lost: nobody
+    /// knows since when it runs. The caller draws another.
+    pub async fn lease_grant(&self, lease: LeaseId, ttl_seconds: u32) -> Result<u32, StoreError> {
+        if lease.0 <= 0 {
+            return Err(not_applied(
+                NotApplied::Refused,
+                format!("{} is no id of a lease; it must be above 0", lease.0),
+            ));
+        }
+        let reply = self
+            .session()
+            .call(Repeat::Never, |member| {
+                let mut client = member.lease.clone();
+                let options = LeaseGrantOptions::new().with_id(lease.0);
+                async move { client.grant(ttl_seconds.into(), Some(options)).await }
+            })
+            .await?;
+        if reply.id() != lease.0 {
+            return Err(malformed());
+        }
+        u32::try_from(reply.ttl()).map_err(|_| malformed())
+    }
+
+    /// Keeps a lease alive; answers its TTL in seconds, `None` if it is gone. The TTL counts at the earliest from the
+    /// moment of the call.
+    pub async fn lease_keep_alive(&self, lease: LeaseId) -> Result<Option<u32>, StoreError> {
+        self.keep_alives().keep_alive(lease).await
+    }
+
+    /// How long a lease still lives, in seconds; `None` if it is gone. Advisory.
+    pub async fn lease_time_to_live(&self, lease: LeaseId) -> Result<Option<u32>, StoreError> {
+        let reply = self
+            .session()
+            .call(Repeat::Safe, |member| {
+                let mut client = member.lease.clone();
+                async move { client.time_to_live(lease.0, None).await }
+            })
+            .await?;
+        // etcd says -1 for a lease that it does not know.
+        Ok(u32::try_from(reply.ttl()).ok())
+    }
+
+    /// Ends a lease. One that is gone already has ended.
+    pub async fn lease_revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
+        let revoked = self
+            .session()
+            .call(Repeat::Never, |member| {
+                let mut client = member.lease.clone();
+                async move { client.revoke(lease.0).await }
+            })
+            .await;
+        match revoked {
+            Ok(_)
+            | Err(StoreError::NotApplied {
+                reason: NotApplied::LeaseGone,
+                ..
+            }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

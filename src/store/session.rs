@@ -1,0 +1,261 @@
+//! Calls to etcd over several endpoints: which one to use, how long to wait, and what a failure means for the caller.
+//!
+//! Calls go to one endpoint as long as it answers. One that fails is ejected: for a while others are tried first. A write
+//! is sent once only, and only to an endpoint that has answered before; so a member that accepts connections and never
+//! answers is found out by a read, and the write goes elsewhere with its outcome still known.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use etcd_client::{
+    Client, ConnectOptions, Error, GetOptions, KvClient, LeaseClient, Txn, proto::PbTxnResponse,
+};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+
+use super::endpoint::Endpoint;
+use super::error::{NotApplied, StoreError};
+use super::failure::{Meaning, detail_of, indeterminate, meaning_of, not_applied};
+use super::keys::Key;
+
+/// How long others are tried before an endpoint that failed.
+const EJECTED_FOR: Duration = Duration::from_secs(5);
+/// How long an endpoint may take to prove that it answers, before it is trusted with a write.
+const PROOF_LIMIT: Duration = Duration::from_secs(1);
+/// Most attempts of one call, over all endpoints.
+const ATTEMPTS_MAX: usize = 5;
+/// The least attempts of a read, also if there is only one endpoint: one, and one after a lost connection or a change of
+/// leaders.
+const READ_ATTEMPTS_MIN: usize = 2;
+/// Largest reply that is accepted, in bytes.
+pub(super) const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Whether a call may be sent again when its outcome is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// It changes nothing, or changes the same again.
+    Safe,
+    /// It must be sent once only.
+    Never,
+}
+
+/// An endpoint and what is known of it.
+pub(super) struct Member {
+    pub(super) name: String,
+    pub(super) kv: KvClient,
+    pub(super) lease: LeaseClient,
+    /// It has answered since it last failed.
+    proven: AtomicBool,
+    /// In milliseconds since the session began; 0: not ejected.
+    ejected_until: AtomicU64,
+    proof: Mutex<()>,
+}
+
+/// All endpoints.
+pub(super) struct Session {
+    members: Vec<Member>,
+    current: AtomicUsize,
+    began: Instant,
+    call_limit: Duration,
+    /// Read to see whether an endpoint answers.
+    proof_key: Key,
+}
+
+impl Session {
+    pub(super) async fn new(
+        endpoints: Vec<Endpoint>,
+        call_limit: Duration,
+        proof_key: Key,
+    ) -> Result<Self, StoreError> {
+        if endpoints.is_empty() {
+            return Err(not_applied(
+                NotApplied::Refused,
+                "there is no endpoint of etcd; give at least one",
+            ));
+        }
+        let mut members = Vec::with_capacity(endpoints.len());
+        for endpoint in endpoints {
+            // A member that has lost its leader must say so instead of staying silent.
+            let options = ConnectOptions::new().with_require_leader(true);
+            // Without credentials this sends nothing.
+            let client = Client::from_channel(endpoint.channel, Some(options))
+                .await
+                .map_err(|error| {
+                    not_applied(NotApplied::Unreachable, detail_of(&endpoint.name, &error))
+                })?;
+            members.push(Member {
+                name: endpoint.name,
+                kv: client
+                    .kv_client()
+                    .max_decoding_message_size(REPLY_BYTES_MAX),
+                lease: client.lease_client(),
+                proven: AtomicBool::new(false),
+                ejected_until: AtomicU64::new(0),
+                proof: Mutex::new(()),
+            });
+        }
+        Ok(Self {
+            members,
+            current: AtomicUsize::new(0),
+            began: Instant::now(),
+            call_limit,
+            proof_key,
+        })
+    }
+
+    /// How long one call may take.
+    pub(super) fn call_limit(&self) -> Duration {
+        self.call_limit
+    }
+
+    /// Runs a transaction. It is built anew for each attempt.
+    pub(super) async fn txn(
+        &self,
+        repeat: Repeat,
+        build: impl Fn() -> Txn,
+    ) -> Result<PbTxnResponse, StoreError> {
+        let reply = self
+            .call(repeat, |member| {
+                let mut kv = member.kv.clone();
+                let txn = build();
+                async move { kv.txn(txn).await }
+            })
+            .await?;
+        Ok(reply.0)
+    }
+
+    /// Makes a call, at most once on each endpoint, until one answers.
+    pub(super) async fn call<'s, T, F>(
+        &'s self,
+        repeat: Repeat,
+        call: impl Fn(&'s Member) -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let mut failures = Vec::new();
+        for (index, member) in self.attempts(repeat) {
+            if repeat == Repeat::Never
+                && let Err(failure) = self.prove(member).await
+            {
+                self.eject(member);
+                failures.push(failure);
+                continue;
+            }
+            let (meaning, detail) = match timeout(self.call_limit, call(member)).await {
+                Ok(Ok(reply)) => {
+                    member.answered();
+                    self.current.store(index, Ordering::Relaxed);
+                    return Ok(reply);
+                }
+                Ok(Err(error)) => (meaning_of(&error), detail_of(&member.name, &error)),
+                Err(_) => (Meaning::Unknown, self.silent(member, self.call_limit)),
+            };
+            match (meaning, repeat) {
+                (Meaning::No(reason), _) => {
+                    member.answered();
+                    return Err(not_applied(reason, detail));
+                }
+                (Meaning::UnknownEverywhere, _) => return Err(indeterminate(detail)),
+                (Meaning::Unknown, Repeat::Never) => {
+                    self.eject(member);
+                    return Err(indeterminate(detail));
+                }
+                (Meaning::Unknown, Repeat::Safe) | (Meaning::TryAnother, _) => {
+                    self.eject(member);
+                    failures.push(detail);
+                }
+            }
+        }
+        Err(not_applied(NotApplied::Unreachable, failures.join("; ")))
+    }
+
+    /// Endpoints in the order in which they are to be tried: from the current one on, the ejected ones last.
+    pub(super) fn order(&self) -> Vec<(usize, &Member)> {
+        let now = self.now();
+        let current = self.current.load(Ordering::Relaxed);
+        let from_current = self.members.iter().enumerate().skip(current);
+        let before = self.members.iter().enumerate().take(current);
+        let mut order: Vec<_> = from_current.chain(before).collect();
+        // Stable: those that are not ejected keep their order.
+        order.sort_by_key(|(_, member)| {
+            let until = member.ejected_until.load(Ordering::Relaxed);
+            if until > now { until } else { 0 }
+        });
+        order
+    }
+
+    fn attempts(&self, repeat: Repeat) -> Vec<(usize, &Member)> {
+        let mut order = self.order();
+        if repeat == Repeat::Safe && order.len() < READ_ATTEMPTS_MIN {
+            order.extend(order.clone());
+        }
+        order.truncate(ATTEMPTS_MAX);
+        order
+    }
+
+    /// Asks an endpoint that has not answered yet for something harmless. Of several callers only one asks.
+    async fn prove(&self, member: &Member) -> Result<(), String> {
+        if member.is_proven() {
+            return Ok(());
+        }
+        let _one_at_a_time = member.proof.lock().await;
+        if member.is_proven() {
+            return Ok(());
+        }
+        let limit = PROOF_LIMIT.min(self.call_limit);
+        let mut kv = member.kv.clone();
+        let options = GetOptions::new().with_count_only();
+        match timeout(limit, kv.get(self.proof_key.bytes(), Some(options))).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => match meaning_of(&error) {
+                Meaning::No(_) => {}
+                Meaning::TryAnother | Meaning::Unknown | Meaning::UnknownEverywhere => {
+                    return Err(detail_of(&member.name, &error));
+                }
+            },
+            Err(_) => return Err(self.silent(member, limit)),
+        }
+        member.answered();
+        Ok(())
+    }
+
+    /// Others are tried first for a while.
+    pub(super) fn eject(&self, member: &Member) {
+        let until = self.now().saturating_add(milliseconds(EJECTED_FOR));
+        member.ejected_until.store(until, Ordering::Relaxed);
+        if member.proven.swap(false, Ordering::Relaxed) {
+            tracing::warn!(endpoint = %member.name, "this endpoint of etcd does not answer; others are tried first");
+        }
+    }
+
+    pub(super) fn silent(&self, member: &Member, limit: Duration) -> String {
+        format!("{}: no answer within {limit:?}", member.name)
+    }
+
+    fn now(&self) -> u64 {
+        milliseconds(self.began.elapsed())
+    }
+}
+
+impl Member {
+    pub(super) fn answered(&self) {
+        self.proven.store(true, Ordering::Relaxed);
+        self.ejected_until.store(0, Ordering::Relaxed);
+    }
+
+    fn is_proven(&self) -> bool {
+        self.proven.load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.members.iter().map(|member| &member.name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,71 @@
+//! The timeline in force.
+
+use etcd_client::TxnOp;
+use etcd_client::proto::PbKeyValue;
+
+use super::codec::{self, corrupt};
+use super::error::StoreError;
+use super::keys::Key;
+use super::session::{Repeat, Session};
+use super::txn::{malformed, one_value, put_if_absent};
+use crate::domain::token::{Revision, Timeline};
+
+/// Most attempts to create the first timeline when the outcome stays unknown.
+const CREATE_ATTEMPTS_MAX: usize = 3;
+
+/// The timeline as last seen. Everything is committed under the guard that its key was last changed at `changed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) timeline: Timeline,
+    pub(super) changed: Revision,
+}
+
+impl Known {
+    /// From what etcd has at the timeline's key.
+    pub(super) fn from_etcd(key: &Key, found: Option<PbKeyValue>) -> Result<Self, StoreError> {
+        let found = found.ok_or_else(|| {
+            corrupt(
+                key,
+                "it is gone: etcd was emptied or restored under a running sidecar; restart all sidecars to begin anew",
+            )
+        })?;
+        Ok(Self {
+            timeline: codec::decode_timeline(key, &found.value)?,
+            changed: Revision::from_etcd(found.mod_revision)
+                .ok_or_else(|| corrupt(key, "etcd names no revision of it"))?,
+        })
+    }
+}
+
+/// Finds the timeline, or creates `first`. Of several sidecars that start at once exactly one creates its own, and all
+/// use that one.
+pub(super) async fn establish(
+    session: &Session,
+    key: &Key,
+    first: &Timeline,
+) -> Result<Known, StoreError> {
+    let mut outcome = Ok(());
+    for _ in 0..CREATE_ATTEMPTS_MAX {
+        if let Some(found) = find(session, key).await? {
+            return Known::from_etcd(key, Some(found));
+        }
+        let create = || put_if_absent(key, codec::encode_timeline(key, first));
+        // Whether it was ours or another's, or is not known: reading again tells.
+        outcome = match session.txn(Repeat::Never, create).await {
+            Ok(_) => Ok(()),
+            Err(error @ StoreError::Indeterminate { .. }) => Err(error),
+            Err(error) => return Err(error),
+        };
+    }
+    match find(session, key).await? {
+        Some(found) => Known::from_etcd(key, Some(found)),
+        None => Err(outcome.err().unwrap_or_else(malformed)),
+    }
+}
+
+/// Reads the timeline linearizably.
+async fn find(session: &Session, key: &Key) -> Result<Option<PbKeyValue>, StoreError> {
+    let get = || etcd_client::Txn::new().and_then([TxnOp::get(key.bytes(), None)]);
+    let reply = session.txn(Repeat::Safe, get).await?;
+    one_value(&mut reply.responses.into_iter())
+}

@@ -1,0 +1,284 @@
+//! Commits and reads in etcd's words, and its replies in ours.
+//!
+//! ```text
+//! Txn  if    the timeline is the one known
+//!      then  for each member: Txn  if    its guards hold
+//!                                  then  its writes; for each incident: Txn  if absent  then put
+//!                                  else  gets of all that it guards on
+//!      else  get the timeline
+//! ```
+//!
+//! etcd evaluates the compares of all levels before it executes anything, so a member does not see what another one
+//! writes: no two members of a batch may share a key.
+
+mod batch;
+mod reply;
+
+use std::sync::Arc;
+
+use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+
+pub use batch::{
+    BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,
+};
+pub(super) use reply::{batch_outcome, malformed, one_value, read_outcome};
+
+use super::codec;
+use super::commit::{Commit, ReadAsk, ReservationGuard, ReservationWrite};
+use super::keys::{Key, Keys};
+use crate::domain::decision::IncidentId;
+use crate::domain::ids::{OperationId, ResourceId};
+use crate::domain::token::Revision;
+
+/// Most operations that all asks of one read may take together; the timeline takes one more.
+pub const READ_OPERATIONS_MAX: usize = BATCH_OPERATIONS_MAX - 1;
+
+/// What one compare or operation takes at most beside its key and value, in bytes: tags, lengths and numbers, on all
+/// levels that it is nested in.
+const OVERHEAD_BYTES: usize = 48;
+/// What etcd answers for a key at most beside key and value, in bytes.
+const OVERHEAD_BACK_BYTES: usize = 96;
+/// The largest record that is reckoned with in a reply, in bytes: the most states, names and rounds, and a few KiB of
+/// operations.
+const RECORD_BACK_BYTES: usize = 32 * 1024;
+/// The largest reservation value, in bytes.
+const RESERVATION_BACK_BYTES: usize = 64;
+/// The largest operation that is reckoned with in a reply, in bytes: the largest result and its names.
+const OPERATION_BACK_BYTES: usize = 76 * 1024;
+
+/// The keys of one resource that a request touches.
+#[derive(Debug)]
+pub(super) struct ResourceKeys {
+    pub(super) record: Key,
+    pub(super) reservation: Key,
+    /// Those operations that are looked for, and their keys.
+    pub(super) operations: Vec<(OperationId, Key)>,
+}
+
+impl ResourceKeys {
+    fn new(keys: &Keys, resource: &ResourceId, operations: &[OperationId]) -> Self {
+        Self {
+            record: keys.record(resource),
+            reservation: keys.reservation(resource),
+            operations: operations
+                .iter()
+                .map(|id| (id.clone(), keys.operation(resource, id)))
+                .collect(),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Key> {
+        [&self.record, &self.reservation]
+            .into_iter()
+            .chain(self.operations.iter().map(|(_, key)| key))
+    }
+
+    fn gets(&self) -> Vec<TxnOp> {
+        self.all().map(get).collect()
+    }
+}
+
+/// A commit in etcd's words, measured, ready to be merged with others. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Prepared(Arc<Member>);
+
+#[derive(Debug)]
+struct Member {
+    resource: ResourceId,
+    incidents: Vec<IncidentId>,
+    keys: ResourceKeys,
+    txn: Txn,
+    operation_count: usize,
+    bytes_sent: usize,
+    bytes_back: usize,
+}
+
+impl Prepared {
+    pub(super) fn new(keys: &Keys, commit: &Commit) -> Self {
+        let resource_keys = ResourceKeys::new(keys, &commit.resource, &commit.absent_operations);
+        let guards = guards(commit, &resource_keys);
+        let writes = Writes::of(keys, commit, &resource_keys);
+        let gets = resource_keys.gets();
+        let level = guards.len().max(writes.operations.len()).max(gets.len());
+        // Each incident is one more level, of one compare and one put.
+        let nested = usize::from(!commit.incidents.is_empty());
+        let asked: usize = resource_keys.all().map(Key::len).sum();
+        // Each key that is looked at is sent in a compare and in a get.
+        let bytes_sent = writes.bytes + 2 * (asked + OVERHEAD_BYTES * gets.len()) + OVERHEAD_BYTES;
+        let bytes_back = asked
+            + RECORD_BACK_BYTES
+            + RESERVATION_BACK_BYTES
+            + OPERATION_BACK_BYTES * resource_keys.operations.len()
+            + OVERHEAD_BACK_BYTES * (gets.len() + writes.operations.len());
+        Self(Arc::new(Member {
+            resource: commit.resource.clone(),
+            incidents: commit.incidents.iter().map(|i| i.id.clone()).collect(),
+            keys: resource_keys,
+            txn: Txn::new()
+                .when(guards)
+                .and_then(writes.operations)
+                .or_else(gets),
+            operation_count: level + nested,
+            bytes_sent,
+            bytes_back,
+        }))
+    }
+
+    /// The resource that it is about.
+    pub fn resource(&self) -> &ResourceId {
+        &self.0.resource
+    }
+
+    /// How much of etcd's limit of operations it takes, with what is nested in it.
+    pub fn operation_count(&self) -> usize {
+        self.0.operation_count
+    }
+
+    /// How many bytes it takes on the way to etcd, at most.
+    pub fn bytes_sent(&self) -> usize {
+        self.0.bytes_sent
+    }
+
+    /// How many bytes could come back if its guards fail, about.
+    pub fn bytes_back(&self) -> usize {
+        self.0.bytes_back
+    }
+
+    /// Whether both touch a key that one of them writes, so that they must not be in one batch. The keys of different
+    /// resources never meet; an incident is named by its finding, so its key is compared by name.
+    pub fn conflicts_with(&self, other: &Self) -> bool {
+        self.resource() == other.resource()
+            || self
+                .0
+                .incidents
+                .iter()
+                .any(|incident| other.0.incidents.contains(incident))
+    }
+}
+
+/// What must hold.
+fn guards(commit: &Commit, keys: &ResourceKeys) -> Vec<Compare> {
+    let equal = CompareOp::Equal;
+    // Nobody touched the record since it was read. Revision 0 is etcd's way to say "absent".
+    let seen = commit.seen.map_or(0, as_etcd);
+    let untouched = Compare::mod_revision(keys.record.bytes(), equal, seen);
+    // The reservation is still that very grant: a key that was deleted and made anew has another create_revision.
+    let granted = match commit.reservation {
+        ReservationGuard::Absent => 0,
+        ReservationGuard::GrantedAt(revision) => as_etcd(revision),
+    };
+    let same_round = Compare::create_revision(keys.reservation.bytes(), equal, granted);
+    // No operation that is taken for new has been moved out of the record.
+    let absent = keys
+        .operations
+        .iter()
+        .map(|(_, key)| Compare::create_revision(key.bytes(), equal, 0));
+    [untouched, same_round].into_iter().chain(absent).collect()
+}
+
+/// What is written if the guards hold.
+#[derive(Default)]
+struct Writes {
+    operations: Vec<TxnOp>,
+    bytes: usize,
+}
+
+impl Writes {
+    fn of(keys: &Keys, commit: &Commit, resource_keys: &ResourceKeys) -> Self {
+        let mut writes = Self::default();
+        if let Some(record) = &commit.record {
+            let key = &resource_keys.record;
+            writes.put(key, codec::encode_record(key, record), None);
+        }
+        let key = &resource_keys.reservation;
+        match commit.reservation_write {
+            ReservationWrite::Keep => {}
+            ReservationWrite::Grant(lease) => {
+                let round = commit.record.as_ref().and_then(|r| r.round.as_ref());
+                let round = round.expect("a grant writes the record with the round that it begins");
+                let value = codec::encode_reservation(key, round.nonce);
+                let on_lease = PutOptions::new().with_lease(lease.0);
+                writes.put(key, value, Some(on_lease));
+            }
+            ReservationWrite::Delete => {
+                writes.bytes += key.len() + OVERHEAD_BYTES;
+                writes.operations.push(TxnOp::delete(key.bytes(), None));
+            }
+        }
+        for operation in &commit.operations {
+            let key = keys.operation(&commit.resource, &operation.id);
+            writes.put(&key, codec::encode_operation(&key, operation), None);
+        }
+        for incident in &commit.incidents {
+            let key = keys.incident(&incident.id);
+            // The first report of a finding stays; a repeated one changes nothing.
+            let absent = Compare::create_revision(key.bytes(), CompareOp::Equal, 0);
+            let mut nested = Self::default();
+            nested.put(&key, codec::encode_incident(&key, incident), None);
+            writes.bytes += nested.bytes + key.len() + 2 * OVERHEAD_BYTES;
+            writes.operations.push(TxnOp::txn(
+                Txn::new().when([absent]).and_then(nested.operations),
+            ));
+        }
+        writes
+    }
+
+    fn put(&mut self, key: &Key, value: Vec<u8>, options: Option<PutOptions>) {
+        self.bytes += key.len() + value.len() + OVERHEAD_BYTES;
+        self.operations
+            .push(TxnOp::put(key.bytes(), value, options));
+    }
+}
+
+/// One batch, under the guard that the timeline is still the one that was last seen.
+pub(super) fn batch_txn(timeline: &Key, known: Revision, members: &[Prepared]) -> Txn {
+    let in_force = Compare::mod_revision(timeline.bytes(), CompareOp::Equal, as_etcd(known));
+    let members: Vec<TxnOp> = members
+        .iter()
+        .map(|member| TxnOp::txn(member.0.txn.clone()))
+        .collect();
+    Txn::new()
+        .when([in_force])
+        .and_then(members)
+        .or_else([get(timeline)])
+}
+
+/// One read of several resources at one revision. Without a compare or a write etcd answers it without a raft entry.
+#[derive(Debug)]
+pub(super) struct Reading {
+    resources: Vec<ResourceKeys>,
+}
+
+impl Reading {
+    pub(super) fn new(keys: &Keys, asks: &[ReadAsk]) -> Self {
+        Self {
+            resources: asks
+                .iter()
+                .map(|ask| ResourceKeys::new(keys, &ask.resource, &ask.operations))
+                .collect(),
+        }
+    }
+
+    /// The timeline comes first.
+    pub(super) fn txn(&self, timeline: &Key) -> Txn {
+        let mut gets = vec![get(timeline)];
+        gets.extend(self.resources.iter().flat_map(ResourceKeys::gets));
+        Txn::new().and_then(gets)
+    }
+}
+
+/// Puts a value unless the key exists; otherwise gets what is there.
+pub(super) fn put_if_absent(key: &Key, value: Vec<u8>) -> Txn {
+    Txn::new()
+        .when([Compare::create_revision(key.bytes(), CompareOp::Equal, 0)])
+        .and_then([TxnOp::put(key.bytes(), value, None)])
+        .or_else([get(key)])
+}
+
+fn get(key: &Key) -> TxnOp {
+    TxnOp::get(key.bytes(), None)
+}
+
+fn as_etcd(revision: Revision) -> i64 {
+    i64::try_from(revision.get()).expect("a revision came from etcd as an i64")
+}

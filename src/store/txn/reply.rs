@@ -1,0 +1,138 @@
+//! etcd's replies.
+
+use etcd_client::proto::{
+    PbKeyValue, PbRangeResponse, PbResponseOp, PbTxnOpResponse, PbTxnResponse,
+};
+
+use super::{Prepared, Reading, ResourceKeys};
+use crate::domain::record::LeaseId;
+use crate::domain::token::Revision;
+use crate::store::codec::{self, corrupt};
+use crate::store::commit::{BatchOutcome, MemberOutcome, Seen, SeenReservation};
+use crate::store::error::StoreError;
+use crate::store::keys::Key;
+
+/// The error for a reply of another shape than the request has. Whatever sent it, it is not etcd as we know it, and what
+/// it did is unknown.
+pub(in crate::store) fn malformed() -> StoreError {
+    StoreError::Indeterminate {
+        detail: "the reply has another shape than the request".to_owned(),
+    }
+}
+
+/// What became of a batch whose timeline guard held.
+pub(in crate::store) fn batch_outcome(
+    reply: PbTxnResponse,
+    members: &[Prepared],
+) -> Result<BatchOutcome, StoreError> {
+    // Headers of nested responses mean nothing; the top one has the revision of all writes.
+    let revision = reply.header.map_or(0, |header| header.revision);
+    let revision = Revision::from_etcd(revision).ok_or_else(malformed)?;
+    if reply.responses.len() != members.len() {
+        return Err(malformed());
+    }
+    let members = reply
+        .responses
+        .into_iter()
+        .zip(members)
+        .map(|(response, member)| {
+            let Some(PbTxnOpResponse::ResponseTxn(reply)) = response.response else {
+                return Err(malformed());
+            };
+            if reply.succeeded {
+                return Ok(Ok(MemberOutcome::Committed));
+            }
+            let mut responses = reply.responses.into_iter();
+            Ok(seen(&member.0.keys, &mut responses)?
+                .map(|seen| MemberOutcome::Overtaken(Box::new(seen))))
+        })
+        .collect::<Result<_, StoreError>>()?;
+    Ok(BatchOutcome { revision, members })
+}
+
+/// What a read found, without the timeline.
+pub(in crate::store) fn read_outcome(
+    reading: &Reading,
+    responses: &mut impl Iterator<Item = PbResponseOp>,
+) -> Result<Vec<Result<Seen, StoreError>>, StoreError> {
+    reading
+        .resources
+        .iter()
+        .map(|keys| seen(keys, responses))
+        .collect()
+}
+
+/// The next response, which must be that of a get of one key.
+pub(in crate::store) fn one_value(
+    responses: &mut impl Iterator<Item = PbResponseOp>,
+) -> Result<Option<PbKeyValue>, StoreError> {
+    match responses.next().and_then(|response| response.response) {
+        Some(PbTxnOpResponse::ResponseRange(PbRangeResponse { kvs, .. })) if kvs.len() <= 1 => {
+            Ok(kvs.into_iter().next())
+        }
+        Some(
+            PbTxnOpResponse::ResponseRange(_)
+            | PbTxnOpResponse::ResponsePut(_)
+            | PbTxnOpResponse::ResponseDeleteRange(_)
+            | PbTxnOpResponse::ResponseTxn(_),
+        )
+        | None => Err(malformed()),
+    }
+}
+
+/// Takes as many responses as there are keys, also if one of them turns out corrupt. The outer error: a malformed reply.
+fn seen(
+    keys: &ResourceKeys,
+    responses: &mut impl Iterator<Item = PbResponseOp>,
+) -> Result<Result<Seen, StoreError>, StoreError> {
+    let record = one_value(responses)?;
+    let reservation = one_value(responses)?;
+    let operations = keys
+        .operations
+        .iter()
+        .map(|_| one_value(responses))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(trusted(keys, record, reservation, operations))
+}
+
+fn trusted(
+    keys: &ResourceKeys,
+    record: Option<PbKeyValue>,
+    reservation: Option<PbKeyValue>,
+    operations: Vec<Option<PbKeyValue>>,
+) -> Result<Seen, StoreError> {
+    let record = record
+        .map(|kv| -> Result<_, StoreError> {
+            let revision = revision_of(&keys.record, kv.mod_revision)?;
+            Ok((codec::decode_record(&keys.record, &kv.value)?, revision))
+        })
+        .transpose()?;
+    let reservation = reservation
+        .map(|kv| {
+            codec::decode_reservation(&keys.reservation, &kv.value)?;
+            if kv.lease == 0 {
+                // Ours always hang on a lease; one without would hold the resource for ever.
+                return Err(corrupt(&keys.reservation, "it hangs on no lease"));
+            }
+            Ok(SeenReservation {
+                granted: revision_of(&keys.reservation, kv.create_revision)?,
+                lease: LeaseId(kv.lease),
+            })
+        })
+        .transpose()?;
+    let operations = keys
+        .operations
+        .iter()
+        .zip(operations)
+        .filter_map(|((id, key), kv)| Some(codec::decode_operation(key, id, &kv?.value)))
+        .collect::<Result<_, _>>()?;
+    Ok(Seen {
+        record,
+        reservation,
+        operations,
+    })
+}
+
+fn revision_of(key: &Key, revision: i64) -> Result<Revision, StoreError> {
+    Revision::from_etcd(revision).ok_or_else(|| corrupt(key, "etcd names no revision of it"))
+}

@@ -1,0 +1,159 @@
+//! The calls themselves, the same behind gRPC and JSON.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::engine::{Engine, Fault};
+use crate::proto::v1 as pb;
+use crate::proto::v1::intent::Content;
+
+use super::convert::page::Page;
+use super::convert::{answer, ask};
+use super::gate::Origin;
+
+/// When to ask again while etcd has not answered yet.
+const NOT_READY_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Largest JSON content that is digested between other calls, in bytes. A larger one takes milliseconds, and goes to a thread
+/// where nobody waits behind it.
+const JSON_BYTES_INLINE_MAX: usize = 64 * 1024;
+
+/// The engine, once there is one: the port is open, and health is answered, before etcd has proved itself.
+#[derive(Clone, Debug, Default)]
+pub struct EngineSlot(Arc<OnceLock<Engine>>);
+
+impl EngineSlot {
+    /// From now on calls are answered.
+    pub fn fill(&self, engine: Engine) {
+        // Only the start fills it, once; a second engine would have its own table of leases.
+        assert!(self.0.set(engine).is_ok(), "the engine was started twice");
+    }
+
+    fn get(&self) -> Result<&Engine, Fault> {
+        self.0.get().ok_or(Fault::StoreUnavailable {
+            retry_after: NOT_READY_RETRY_AFTER,
+        })
+    }
+}
+
+/// The calls.
+#[derive(Clone, Debug)]
+pub(super) struct Calls {
+    pub(super) engine: EngineSlot,
+}
+
+impl Calls {
+    pub(super) async fn reserve(
+        &self,
+        request: pb::ReserveRequest,
+        origin: &Origin,
+    ) -> Result<pb::ReserveResponse, Fault> {
+        let ask = ask::reserve(request, origin.peer.as_str())?;
+        let reserved = self.engine.get()?.reserve(ask, origin.caller).await?;
+        Ok(answer::reserved(reserved))
+    }
+
+    pub(super) async fn transition(
+        &self,
+        request: pb::TransitionRequest,
+        origin: &Origin,
+    ) -> Result<pb::TransitionResponse, Fault> {
+        let ask = if digests_slowly(&request) {
+            let reading = tokio::task::spawn_blocking(move || ask::transition(request));
+            // The reader does not panic; a runtime that ends drops it.
+            reading.await.map_err(|_| Fault::Stopping {
+                retry_after: NOT_READY_RETRY_AFTER,
+            })??
+        } else {
+            ask::transition(request)?
+        };
+        let decision = self.engine.get()?.transition(ask, origin.caller).await?;
+        Ok(pb::TransitionResponse {
+            decision: Some(answer::decision(decision)),
+        })
+    }
+
+    pub(super) async fn fence(
+        &self,
+        request: pb::FenceRequest,
+        origin: &Origin,
+    ) -> Result<pb::FenceResponse, Fault> {
+        let ask = ask::fence(request)?;
+        let decision = self.engine.get()?.fence(ask, origin.caller).await?;
+        Ok(pb::FenceResponse {
+            decision: Some(answer::decision(decision)),
+        })
+    }
+
+    pub(super) async fn renew(
+        &self,
+        request: pb::RenewRequest,
+        origin: &Origin,
+    ) -> Result<pb::RenewResponse, Fault> {
+        let reservation = ask::renew(request)?;
+        let renewed = self.engine.get()?.renew(reservation, origin.caller).await?;
+        Ok(answer::renewed(renewed))
+    }
+
+    pub(super) async fn release(
+        &self,
+        request: pb::ReleaseRequest,
+        origin: &Origin,
+    ) -> Result<pb::ReleaseResponse, Fault> {
+        let reservation = ask::release(request)?;
+        let decision = self
+            .engine
+            .get()?
+            .release(reservation, origin.caller)
+            .await?;
+        Ok(pb::ReleaseResponse {
+            decision: Some(answer::decision(decision)),
+        })
+    }
+
+    pub(super) async fn lookup(
+        &self,
+        request: pb::LookupRequest,
+        origin: &Origin,
+    ) -> Result<pb::LookupResponse, Fault> {
+        let (resource, operation) = ask::lookup(request)?;
+        let engine = self.engine.get()?;
+        let known = engine.lookup(resource, operation, origin.caller).await?;
+        Ok(answer::known(known))
+    }
+
+    pub(super) async fn inspect(
+        &self,
+        request: pb::InspectRequest,
+        origin: &Origin,
+    ) -> Result<pb::InspectResponse, Fault> {
+        let resource = ask::inspect(request)?;
+        let snapshot = self.engine.get()?.inspect(resource, origin.caller).await?;
+        Ok(pb::InspectResponse {
+            snapshot: Some(answer::snapshot(snapshot)),
+        })
+    }
+
+    pub(super) async fn list_incidents(
+        &self,
+        request: pb::ListIncidentsRequest,
+        origin: &Origin,
+    ) -> Result<pb::ListIncidentsResponse, Fault> {
+        let page = Page::parse(&request)?;
+        let engine = self.engine.get()?;
+        let found = engine
+            .incidents(page.after.clone(), page.to_read(), origin.caller)
+            .await?;
+        Ok(page.answer(found))
+    }
+}
+
+fn digests_slowly(request: &pb::TransitionRequest) -> bool {
+    let content = request
+        .intent
+        .as_ref()
+        .and_then(|intent| intent.content.as_ref());
+    match content {
+        Some(Content::Json(text)) => text.len() > JSON_BYTES_INLINE_MAX,
+        Some(Content::Raw(_) | Content::Digest(_)) | None => false,
+    }
+}

@@ -1,0 +1,103 @@
+//! Requests, from the wire to the domain.
+
+use crate::domain::ids::{Holder, Kind, OperationId, RequestId, ReservationId, ResourceId};
+use crate::domain::request::{EndedRounds, Fence, Reserve, Transition, Ttl};
+use crate::domain::token::FencingToken;
+use crate::engine::Fault;
+use crate::proto::v1 as pb;
+
+use super::{at, intent, present, refused, result, span};
+
+/// Reads a Reserve. `peer` names the caller where it does not name itself.
+pub(crate) fn reserve(request: pb::ReserveRequest, peer: &str) -> Result<Reserve, Fault> {
+    let ttl = request
+        .ttl
+        .map(span::from_wire)
+        .transpose()
+        .and_then(Ttl::parse);
+    Ok(Reserve {
+        resource: resource(request.resource)?,
+        request: at("request_id", RequestId::parse(&request.request_id))?,
+        ttl: at("ttl", ttl)?,
+        holder: match present(&request.holder) {
+            Some(name) => Some(at("holder", Holder::parse(name))?),
+            None => Holder::parse(peer).ok(),
+        },
+    })
+}
+
+/// Reads a Transition.
+pub(crate) fn transition(request: pb::TransitionRequest) -> Result<Transition, Fault> {
+    let resource = resource(request.resource)?;
+    let reservation = present(&request.reservation_id)
+        .map(reservation)
+        .transpose()?;
+    if let Some(reservation) = &reservation
+        && *reservation.resource() != resource
+    {
+        return Err(refused(
+            "reservation_id",
+            "is that of another resource than `resource`",
+        ));
+    }
+    let stored = request
+        .result
+        .map(|wire| result::from_wire("result", wire))
+        .transpose()?;
+    let Some(wire) = request.intent else {
+        return Err(refused("intent", "is required"));
+    };
+    Ok(Transition {
+        resource,
+        intent: intent::from_wire(wire)?,
+        reservation,
+        result: stored,
+    })
+}
+
+/// Reads a Fence.
+pub(crate) fn fence(request: pb::FenceRequest) -> Result<Fence, Fault> {
+    Ok(Fence {
+        resource: resource(request.resource)?,
+        token: at("token", FencingToken::shown(request.token))?,
+        ended: if request.even_if_ended {
+            EndedRounds::Accepted
+        } else {
+            EndedRounds::Refused
+        },
+    })
+}
+
+/// Reads a Renew.
+pub(crate) fn renew(request: pb::RenewRequest) -> Result<ReservationId, Fault> {
+    reservation(&request.reservation_id)
+}
+
+/// Reads a Release.
+pub(crate) fn release(request: pb::ReleaseRequest) -> Result<ReservationId, Fault> {
+    reservation(&request.reservation_id)
+}
+
+/// Reads a Lookup.
+pub(crate) fn lookup(request: pb::LookupRequest) -> Result<(ResourceId, OperationId), Fault> {
+    let resource = resource(request.resource)?;
+    let operation = at("operation_id", OperationId::parse(&request.operation_id))?;
+    Ok((resource, operation))
+}
+
+/// Reads an Inspect.
+pub(crate) fn inspect(request: pb::InspectRequest) -> Result<ResourceId, Fault> {
+    resource(request.resource)
+}
+
+fn reservation(text: &str) -> Result<ReservationId, Fault> {
+    at("reservation_id", ReservationId::parse(text))
+}
+
+fn resource(resource: Option<pb::Resource>) -> Result<ResourceId, Fault> {
+    let Some(resource) = resource else {
+        return Err(refused("resource", "is required"));
+    };
+    let kind = at("resource.kind", Kind::parse(&resource.kind))?;
+    at("resource.id", ResourceId::new(kind, &resource.id))
+}

@@ -1,0 +1,202 @@
+//! Which door a request takes: gRPC, JSON, or one of the services beside (health, reflection).
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap};
+use http::{Request, Response, StatusCode};
+use http_body::Body as HttpBody;
+use http_body_util::Full;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic::service::Routes;
+use tower::{Service, ServiceExt as _};
+
+use crate::proto::v1::coordination_service_server::CoordinationServiceServer;
+use crate::proto::v1::operator_service_server::OperatorServiceServer;
+
+use super::calls::{Calls, EngineSlot};
+use super::gate::{Gate, Terms};
+use super::grpc::Grpc;
+use super::json::Json;
+use super::operator::Operator;
+use super::{MESSAGE_BYTES_MAX, status, timeouts};
+
+/// What gRPC puts before each message: a flag and a length.
+const GRPC_FRAME_BYTES: usize = 5;
+/// A request of health or reflection is a name; this is far more.
+pub(crate) const SMALL_MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct Peer(Arc<str>);
+
+impl Peer {
+    /// Somebody on the loopback port.
+    pub fn tcp(address: SocketAddr) -> Self {
+        Self(address.to_string().into())
+    }
+
+    /// Somebody on the admin socket.
+    pub fn unix() -> Self {
+        Self("admin socket".into())
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Answers what comes to the application's port. Cheap to clone.
+#[derive(Clone)]
+pub struct Door {
+    gate: Gate,
+    grpc: CoordinationServiceServer<Grpc>,
+    json: Json,
+    beside: Routes,
+}
+
+impl Door {
+    /// A door to the engine; `beside` are the services that are not ours.
+    pub fn new(engine: EngineSlot, gate: Gate, beside: Routes) -> Self {
+        let calls = Calls { engine };
+        Self {
+            grpc: CoordinationServiceServer::new(Grpc(calls.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+            json: Json::new(calls, gate.clone()),
+            gate,
+            beside: beside.prepare(),
+        }
+    }
+
+    /// Answers a request.
+    pub async fn answer<B>(self, request: Request<B>, peer: Peer) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let ours = method_of::<CoordinationServiceServer<Grpc>>(request.uri().path());
+        match (ours, is_grpc(request.headers())) {
+            (Some(_), true) => gated(&self.gate, self.grpc, request, &peer).await,
+            (Some(method), false) => {
+                let method = method.to_owned();
+                self.json.answer(&method, request, &peer).await
+            }
+            (None, true) => beside(self.beside, request).await,
+            (None, false) => nothing_here(),
+        }
+    }
+}
+
+/// Answers what comes to the admin socket. Cheap to clone.
+#[derive(Clone)]
+pub struct AdminDoor {
+    gate: Gate,
+    operator: OperatorServiceServer<Operator>,
+    beside: Routes,
+}
+
+impl AdminDoor {
+    /// A door to the operator's calls.
+    pub fn new(engine: EngineSlot, gate: Gate, beside: Routes) -> Self {
+        Self {
+            gate,
+            operator: OperatorServiceServer::new(Operator(Calls { engine }))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+            beside: beside.prepare(),
+        }
+    }
+
+    /// Answers a request.
+    pub async fn answer<B>(self, request: Request<B>, peer: Peer) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let ours = method_of::<OperatorServiceServer<Operator>>(request.uri().path()).is_some();
+        match (ours, is_grpc(request.headers())) {
+            (true, true) => gated(&self.gate, self.operator, request, &peer).await,
+            (false, true) => beside(self.beside, request).await,
+            (_, false) => nothing_here(),
+        }
+    }
+}
+
+/// Lets a gRPC call through the gate, and hands it on whole.
+async fn gated<S, B>(
+    gate: &Gate,
+    mut service: S,
+    request: Request<B>,
+    peer: &Peer,
+) -> Response<Body>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = std::convert::Infallible>,
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let terms = Terms {
+        timeout: timeouts::of_grpc,
+        bytes_max: MESSAGE_BYTES_MAX + GRPC_FRAME_BYTES,
+    };
+    let admitted = match gate.admit(request, peer, terms).await {
+        Ok(admitted) => admitted,
+        Err(fault) => return status::of(&fault).into_http(),
+    };
+    let whole = Body::new(Full::new(admitted.message.clone()));
+    let mut request = Request::from_parts(admitted.parts.clone(), whole);
+    request.extensions_mut().insert(admitted.origin.clone());
+    let answer = match service.call(request).await {
+        Ok(answer) => answer,
+        Err(never) => match never {},
+    };
+    // The place is held until the call is answered.
+    drop(admitted);
+    answer
+}
+
+async fn beside<B>(routes: Routes, request: Request<B>) -> Response<Body>
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    match routes.oneshot(request).await {
+        Ok(answer) => answer,
+        Err(never) => match never {},
+    }
+}
+
+fn method_of<S: NamedService>(path: &str) -> Option<&str> {
+    path.strip_prefix('/')?
+        .strip_prefix(S::NAME)?
+        .strip_prefix('/')
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("application/grpc"));
+    // Not application/grpc-web, which is another protocol.
+    kind.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';']))
+}
+
+fn nothing_here() -> Response<Body> {
+    let text = "nothing is here; gRPC is served, and JSON at POST /fencepost.v1.CoordinationService/<Method>\n";
+    let mut response = Response::new(Body::new(Full::from(text)));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        http::HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    response
+}

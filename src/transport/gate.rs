@@ -1,0 +1,205 @@
+//! What every call passes first: the clock is read, room is taken, and the message is read whole within the deadline and the
+//! size limit. A caller that sends slowly holds its place no longer than its own deadline.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::request::{Parts, Request};
+use http_body::Body;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::{Boottime, Caller, Fault};
+
+use super::convert::refused;
+use super::door::Peer;
+
+/// Most calls under way at once. Over it a call is turned away at once: a queue would only hide that there is too much.
+pub const CALLS_UNDER_WAY_MAX: u32 = 4096;
+/// When to ask again after there was no room.
+const OVERLOADED_RETRY_AFTER: Duration = Duration::from_millis(100);
+/// When to ask again a sidecar that is going down: another one should be there by then.
+const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Counts the calls under way.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    room: Arc<Semaphore>,
+    stopping: CancellationToken,
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) caller: Caller,
+    pub(super) peer: Peer,
+}
+
+/// A call that may go on. Dropping it gives back its place.
+pub(super) struct Admitted {
+    pub(super) parts: Parts,
+    pub(super) message: Bytes,
+    pub(super) origin: Origin,
+    _place: OwnedSemaphorePermit,
+}
+
+/// What a door takes.
+pub(super) struct Terms {
+    pub(super) timeout: fn(&HeaderMap) -> Result<Duration, Fault>,
+    pub(super) bytes_max: usize,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            room: Arc::new(Semaphore::new(
+                usize::try_from(CALLS_UNDER_WAY_MAX).unwrap_or(Semaphore::MAX_PERMITS),
+            )),
+            stopping: CancellationToken::new(),
+        }
+    }
+}
+
+impl Gate {
+    /// From now on calls are turned away.
+    pub fn close(&self) {
+        self.stopping.cancel();
+    }
+
+    /// Waits until no call is under way.
+    pub async fn empty(&self) {
+        // The semaphore is never closed, so this cannot fail.
+        let _all = self.room.acquire_many(CALLS_UNDER_WAY_MAX).await;
+    }
+
+    /// Lets a call in.
+    pub(super) async fn admit<B>(
+        &self,
+        request: Request<B>,
+        peer: &Peer,
+        terms: Terms,
+    ) -> Result<Admitted, Fault>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let arrived = Boottime::now();
+        let place = self.take_place()?;
+        let deadline = arrived.plus((terms.timeout)(request.headers())?);
+        let (parts, body) = request.into_parts();
+        let reading = tokio::time::timeout(deadline.left(), whole(body, terms.bytes_max));
+        let message = reading.await.map_err(|_| Fault::DeadlinePassed)??;
+        Ok(Admitted {
+            parts,
+            message,
+            origin: Origin {
+                caller: Caller { arrived, deadline },
+                peer: peer.clone(),
+            },
+            _place: place,
+        })
+    }
+
+    fn take_place(&self) -> Result<OwnedSemaphorePermit, Fault> {
+        if self.stopping.is_cancelled() {
+            return Err(Fault::Stopping {
+                retry_after: STOPPING_RETRY_AFTER,
+            });
+        }
+        Arc::clone(&self.room)
+            .try_acquire_owned()
+            .map_err(|_| Fault::Overloaded {
+                retry_after: OVERLOADED_RETRY_AFTER,
+            })
+    }
+}
+
+async fn whole<B>(body: B, bytes_max: usize) -> Result<Bytes, Fault>
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let too_large = || Fault::LimitMet {
+        what: "the message has too many bytes",
+        limit: bytes_max,
+    };
+    // A length that is announced need not be waited for.
+    if usize::try_from(body.size_hint().lower()).map_or(true, |bytes| bytes > bytes_max) {
+        return Err(too_large());
+    }
+    match Limited::new(body, bytes_max).collect().await {
+        Ok(read) => Ok(read.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(_) => Err(refused("body", "ended before it was complete")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Full;
+
+    const TERMS: Terms = Terms {
+        timeout: |_| Ok(Duration::from_secs(10)),
+        bytes_max: 4,
+    };
+
+    fn request(body: &'static str) -> Request<Full<Bytes>> {
+        Request::new(Full::from(body))
+    }
+
+    async fn admitted(gate: &Gate, body: &'static str) -> Result<Admitted, Fault> {
+        gate.admit(request(body), &Peer::unix(), TERMS).await
+    }
+
+    #[tokio::test]
+    async fn a_call_without_room_is_turned_away_and_a_place_given_back_is_taken_again() {
+        let gate = Gate::default();
+        let mut inside = Vec::new();
+        for _ in 0..CALLS_UNDER_WAY_MAX {
+            inside.push(admitted(&gate, "").await.ok().unwrap());
+        }
+        let full = admitted(&gate, "").await.err();
+        assert!(matches!(full, Some(Fault::Overloaded { .. })), "{full:?}");
+        inside.pop();
+        assert!(admitted(&gate, "").await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_closed_gate_turns_calls_away_and_is_empty_once_the_last_is_over() {
+        let gate = Gate::default();
+        let inside = admitted(&gate, "").await.ok().unwrap();
+        gate.close();
+        let late = admitted(&gate, "").await.err();
+        assert!(matches!(late, Some(Fault::Stopping { .. })), "{late:?}");
+        let mut empty = Box::pin(gate.empty());
+        assert!(futures_util::poll!(empty.as_mut()).is_pending());
+        drop(inside);
+        empty.await;
+    }
+
+    #[tokio::test]
+    async fn a_message_over_the_limit_is_refused_with_the_limit() {
+        let gate = Gate::default();
+        assert_eq!(admitted(&gate, "1234").await.ok().unwrap().message, "1234");
+        let fault = admitted(&gate, "12345").await.err().unwrap();
+        assert_eq!(
+            fault.to_string(),
+            "the message has too many bytes; the limit is 4"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_never_ends_its_message_is_told_that_its_deadline_passed() {
+        let gate = Gate::default();
+        let (_sender, body) = http_body_util::channel::Channel::<Bytes>::new(1);
+        let fault = gate
+            .admit(Request::new(body), &Peer::unix(), TERMS)
+            .await
+            .err();
+        assert_eq!(fault, Some(Fault::DeadlinePassed));
+    }
+}

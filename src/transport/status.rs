@@ -1,0 +1,143 @@
+//! What has no answer, in the words of the wire: one table.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+use crate::engine::Fault;
+
+/// Who defines the reasons.
+const DOMAIN: &str = "fencepost.dev";
+/// Longest message and longest text within the details, in bytes. Both travel in headers, of which clients take 8 KiB.
+const TEXT_BYTES_MAX: usize = 1024;
+
+/// The table. A new fault does not compile until it has a code and a reason.
+fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
+    match fault {
+        Fault::InvalidField { .. } => (Code::InvalidArgument, "INVALID_FIELD"),
+        Fault::LimitMet { .. } => (Code::ResourceExhausted, "LIMIT_MET"),
+        Fault::Overloaded { .. } => (Code::ResourceExhausted, "OVERLOADED"),
+        Fault::StoreUnavailable { .. } => (Code::Unavailable, "STORE_UNAVAILABLE"),
+        Fault::Stopping { .. } => (Code::Unavailable, "STOPPING"),
+        Fault::DeadlinePassed => (Code::DeadlineExceeded, "DEADLINE_PASSED"),
+        Fault::UnknownOutcome { .. } => (Code::Aborted, "UNKNOWN_OUTCOME"),
+        Fault::CorruptRecord => (Code::DataLoss, "CORRUPT_RECORD"),
+    }
+}
+
+fn retry_after(fault: &Fault) -> Option<Duration> {
+    match fault {
+        Fault::Overloaded { retry_after }
+        | Fault::StoreUnavailable { retry_after }
+        | Fault::Stopping { retry_after }
+        | Fault::UnknownOutcome { retry_after } => Some(*retry_after),
+        Fault::InvalidField { .. }
+        | Fault::LimitMet { .. }
+        | Fault::DeadlinePassed
+        | Fault::CorruptRecord => None,
+    }
+}
+
+/// The status of a fault, with its reason as `google.rpc.ErrorInfo`.
+pub(super) fn of(fault: &Fault) -> Status {
+    let (code, reason) = code_and_reason(fault);
+    let mut details = ErrorDetails::new();
+    details.set_error_info(reason, DOMAIN, HashMap::new());
+    if let Some(after) = retry_after(fault) {
+        details.set_retry_info(Some(after));
+    }
+    if let Fault::InvalidField { field, reason } = fault {
+        details.add_bad_request_violation(clipped(field), clipped(reason));
+    }
+    Status::with_error_details(code, clipped(&fault.to_string()), details)
+}
+
+fn clipped(text: &str) -> String {
+    let end = text.floor_char_boundary(TEXT_BYTES_MAX);
+    match text.get(..end) {
+        Some(start) if end < text.len() => format!("{start}…"),
+        Some(_) | None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(250);
+
+    #[test]
+    fn every_fault_has_the_code_that_the_interface_promises() {
+        let table = [
+            (
+                Fault::LimitMet {
+                    what: "x",
+                    limit: 1,
+                },
+                Code::ResourceExhausted,
+                "LIMIT_MET",
+            ),
+            (
+                Fault::Overloaded { retry_after: SOON },
+                Code::ResourceExhausted,
+                "OVERLOADED",
+            ),
+            (
+                Fault::StoreUnavailable { retry_after: SOON },
+                Code::Unavailable,
+                "STORE_UNAVAILABLE",
+            ),
+            (
+                Fault::Stopping { retry_after: SOON },
+                Code::Unavailable,
+                "STOPPING",
+            ),
+            (
+                Fault::DeadlinePassed,
+                Code::DeadlineExceeded,
+                "DEADLINE_PASSED",
+            ),
+            (
+                Fault::UnknownOutcome { retry_after: SOON },
+                Code::Aborted,
+                "UNKNOWN_OUTCOME",
+            ),
+            (Fault::CorruptRecord, Code::DataLoss, "CORRUPT_RECORD"),
+        ];
+        for (fault, code, reason) in table {
+            let status = of(&fault);
+            let details = status.get_error_details();
+            let info = details.error_info().unwrap();
+            assert_eq!((status.code(), info.reason.as_str()), (code, reason));
+            assert_eq!(info.domain, "fencepost.dev");
+            let retry = details.retry_info().and_then(|info| info.retry_delay);
+            assert_eq!(retry, retry_after(&fault), "{reason}");
+        }
+    }
+
+    #[test]
+    fn an_invalid_field_is_named_and_stays_below_the_limit_of_headers() {
+        let status = of(&Fault::InvalidField {
+            field: "é".repeat(100_000),
+            reason: "x".repeat(100_000),
+        });
+        assert!(status.details().len() < 4096, "{}", status.details().len());
+        assert!(status.message().len() <= TEXT_BYTES_MAX + "…".len());
+        let status = of(&Fault::InvalidField {
+            field: "ttl".to_owned(),
+            reason: "is 500ms; the least is 3s".to_owned(),
+        });
+        assert_eq!(status.message(), "ttl is 500ms; the least is 3s");
+        let details = status.get_error_details();
+        let violation = details
+            .bad_request()
+            .unwrap()
+            .field_violations
+            .first()
+            .unwrap()
+            .clone();
+        assert_eq!(violation.field, "ttl");
+    }
+}
