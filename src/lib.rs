@@ -45,6 +45,7 @@ pub mod config;
 pub mod domain;
 pub mod embedded;
 pub mod engine;
+pub mod observe;
 pub mod proto;
 pub mod server;
 pub mod store;

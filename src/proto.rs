@@ -1,5 +1,11 @@
 //! Code generated from `proto/`, as it comes.
-#![allow(missing_docs, clippy::all, clippy::pedantic, clippy::as_conversions)]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    clippy::as_conversions
+)]
 
 /// The interface.
 pub mod v1 {

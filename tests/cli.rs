@@ -349,7 +349,7 @@ async fn what_cannot_be_meant_exits_2_and_says_what_to_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn variables_that_kubernetes_sets_for_a_service_named_fencepost_change_nothing() {
+async fn variables_of_kubernetes_and_empty_ones_change_nothing() {
     let sidecar = Sidecar::start().await;
     let mut command = command(&["inspect", "order", "1"]);
     command.env("FENCEPOST_ADDR", sidecar.addr());
@@ -358,6 +358,9 @@ async fn variables_that_kubernetes_sets_for_a_service_named_fencepost_change_not
         ("FENCEPOST_SERVICE_HOST", "10.0.0.1"),
         ("FENCEPOST_SERVICE_PORT", "7411"),
         ("FENCEPOST_PORT_7411_TCP_ADDR", "10.0.0.1"),
+        // Empty is how templates say "not set".
+        ("FENCEPOST_TIMEOUT", ""),
+        ("FENCEPOST_OUTPUT", ""),
     ] {
         command.env(name, value);
     }
@@ -377,7 +380,7 @@ async fn help_names_every_exit_code() {
         let said = fencepost(words).await;
         assert_eq!(said.exit, 0);
         for code in [
-            " 0 ", " 2 ", "10 ", "11 ", "12 ", "13 ", "65 ", "69 ", "70 ", "75 ", "78 ",
+            " 0 ", " 1 ", " 2 ", "10 ", "11 ", "12 ", "13 ", "65 ", "69 ", "70 ", "75 ", "78 ",
         ] {
             let named = said
                 .out

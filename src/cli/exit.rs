@@ -8,6 +8,7 @@ use crate::proto::v1::Advice;
 pub(super) const HELP: &str = "\
 Exit codes:
    0  PROCEED or ACKNOWLEDGE; or there was nothing to judge
+   1  serve, dev: the sidecar could not start; demo: a scene came out wrong
    2  the command line cannot be understood
   10  RETRY: not now
   11  REFUSE: no, and asking again will not help

@@ -41,6 +41,12 @@ impl IncidentsArgs {
             .admin_socket
             .unwrap_or_else(|| admin_socket_path(self.addr.port()));
         let place = socket.display().to_string();
+        if place == "none" {
+            return Err(Trouble::usage(
+                "the admin socket is `none`, so there is nobody to ask: start the sidecar with one, and name it with \
+                 --admin-socket",
+            ));
+        }
         let mut client = OperatorServiceClient::new(connect(&socket).await?);
         let mut page_token = String::new();
         let mut listed: usize = 0;

@@ -9,7 +9,7 @@ mod output;
 mod proto_dir;
 mod question;
 mod reservation;
-mod serve;
+pub mod serve;
 mod session;
 mod table;
 mod transition;
@@ -18,7 +18,8 @@ mod values;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::exit::{Exit, HELP};
 use self::trouble::Trouble;
@@ -89,7 +90,11 @@ impl From<ResourceArgs> for Resource {
 
 /// Reads the command line, does what it says, and says how it went.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let mut command = Cli::command().mut_subcommands(|sub| sub.mut_args(without_empty_variable));
+    let cli = match Cli::from_arg_matches(&command.get_matches_mut()) {
+        Ok(cli) => cli,
+        Err(error) => error.format(&mut command).exit(),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -101,6 +106,18 @@ pub fn main() -> ExitCode {
         }
     };
     runtime.block_on(run(cli.command))
+}
+
+/// A variable that is set but empty counts as absent, as it does for `serve`: that is how templates say "not set".
+fn without_empty_variable(argument: Arg) -> Arg {
+    let empty = argument
+        .get_env()
+        .is_some_and(|name| std::env::var_os(name).is_some_and(|value| value.is_empty()));
+    if empty {
+        argument.env(Resettable::Reset)
+    } else {
+        argument
+    }
 }
 
 async fn run(command: Command) -> ExitCode {
@@ -129,8 +146,6 @@ async fn run(command: Command) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -1,23 +1,119 @@
-//! `serve` and `dev`.
+//! `serve` and `dev`: the sidecar itself.
 
 use std::process::ExitCode;
 
 use clap::Args;
+use tracing::warn;
+
+use crate::config::{Config, Faults, Setting, Sources, settings, unknown_variables};
+use crate::observe::logs;
+use crate::server;
+
+/// The sidecar could not start, or broke down.
+const EXIT_FAILED: u8 = 1;
+/// The configuration is wrong; `EX_CONFIG` of `sysexits.h`.
+const EXIT_CONFIG: u8 = 78;
+
+// Values are taken as text and checked together, so that every fault is reported at once, whichever source it comes from.
 
 /// Runs on etcd.
-#[derive(Debug, Args)]
-pub(super) struct ServeArgs {}
-
-/// Runs on a store in memory.
-#[derive(Debug, Args)]
-pub(super) struct DevArgs {}
-
-/// Runs on etcd.
-pub(super) async fn serve(_: ServeArgs) -> ExitCode {
-    ExitCode::from(70)
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// URLs of the etcd members, separated by commas [env: FENCEPOST_ETCD_ENDPOINTS] [default: http://127.0.0.1:2379]
+    #[arg(long, value_name = "URLS")]
+    etcd_endpoints: Option<String>,
+    /// What every key in etcd begins with [env: FENCEPOST_ETCD_PREFIX] [default: /fencepost/]
+    #[arg(long, value_name = "PREFIX")]
+    etcd_prefix: Option<String>,
+    /// How long one call to etcd may take [env: FENCEPOST_ETCD_TIMEOUT] [default: 5s]
+    #[arg(long, value_name = "DURATION")]
+    etcd_timeout: Option<String>,
+    /// How long the start waits for etcd [env: FENCEPOST_ETCD_WAIT] [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    etcd_wait: Option<String>,
+    #[command(flatten)]
+    sidecar: SidecarArgs,
 }
 
 /// Runs on a store in memory.
-pub(super) async fn dev(_: DevArgs) -> ExitCode {
-    ExitCode::from(70)
+#[derive(Clone, Debug, Args)]
+pub struct DevArgs {
+    #[command(flatten)]
+    sidecar: SidecarArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+struct SidecarArgs {
+    /// Loopback address and port for applications; port 0 takes a free one [env: FENCEPOST_LISTEN] [default: 127.0.0.1:7411]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Socket for operators, or `none` [env: FENCEPOST_ADMIN_SOCKET] [default: fencepost-<port>.sock in $XDG_RUNTIME_DIR or
+    /// /tmp/fencepost-<uid>]
+    #[arg(long, value_name = "PATH")]
+    admin_socket: Option<String>,
+    /// How long calls under way may take once the sidecar stops [env: FENCEPOST_DRAIN_LIMIT] [default: 10s]
+    #[arg(long, value_name = "DURATION")]
+    drain_limit: Option<String>,
+    /// Form of the log: text or json [env: FENCEPOST_LOG_FORMAT] [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// What is logged, such as debug or fencepost=debug,info [env: FENCEPOST_LOG_LEVEL] [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+}
+
+impl SidecarArgs {
+    fn flags(self) -> [(Setting, Option<String>); 5] {
+        [
+            (settings::LISTEN, self.listen),
+            (settings::ADMIN_SOCKET, self.admin_socket),
+            (settings::DRAIN_LIMIT, self.drain_limit),
+            (settings::LOG_FORMAT, self.log_format),
+            (settings::LOG_LEVEL, self.log_level),
+        ]
+    }
+}
+
+/// Runs on etcd.
+pub async fn serve(args: ServeArgs) -> ExitCode {
+    let etcd = [
+        (settings::ETCD_ENDPOINTS, args.etcd_endpoints),
+        (settings::ETCD_PREFIX, args.etcd_prefix),
+        (settings::ETCD_TIMEOUT, args.etcd_timeout),
+        (settings::ETCD_WAIT, args.etcd_wait),
+    ];
+    run(etcd.into_iter().chain(args.sidecar.flags()), Config::serve).await
+}
+
+/// Runs on a store in memory.
+pub async fn dev(args: DevArgs) -> ExitCode {
+    run(args.sidecar.flags(), Config::dev).await
+}
+
+async fn run(
+    flags: impl IntoIterator<Item = (Setting, Option<String>)>,
+    read: fn(&Sources) -> Result<Config, Faults>,
+) -> ExitCode {
+    let sources = Sources::new(flags, std::env::vars_os());
+    let config = match read(&sources) {
+        Ok(config) => config,
+        Err(faults) => {
+            eprintln!("fencepost: {faults}");
+            return ExitCode::from(EXIT_CONFIG);
+        }
+    };
+    if let Err(error) = logs::start(&config.log) {
+        eprintln!("fencepost: cannot log: {error}");
+        return ExitCode::from(EXIT_FAILED);
+    }
+    for warning in unknown_variables(sources.environment()) {
+        warn!("{warning}");
+    }
+    match server::run(config).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fencepost: {error}");
+            ExitCode::from(EXIT_FAILED)
+        }
+    }
 }

@@ -26,8 +26,6 @@ use super::{MESSAGE_BYTES_MAX, status, timeouts};
 
 /// What gRPC puts before each message: a flag and a length.
 const GRPC_FRAME_BYTES: usize = 5;
-/// A request of health or reflection is a name; this is far more.
-pub(crate) const SMALL_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

@@ -18,7 +18,7 @@ use super::convert::refused;
 use super::door::Peer;
 
 /// Most calls under way at once. Over it a call is turned away at once: a queue would only hide that there is too much.
-pub const CALLS_UNDER_WAY_MAX: u32 = 4096;
+pub(super) const CALLS_UNDER_WAY_MAX: u32 = 4096;
 /// When to ask again after there was no room.
 const OVERLOADED_RETRY_AFTER: Duration = Duration::from_millis(100);
 /// When to ask again a sidecar that is going down: another one should be there by then.

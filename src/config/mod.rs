@@ -1,0 +1,149 @@
+//! Flags and environment, checked as a whole before anything is opened.
+
+mod admin_socket;
+mod setting;
+mod values;
+mod variables;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::store::Prefix;
+
+pub use admin_socket::admin_socket_path;
+use setting::{
+    ADMIN_SOCKET, DRAIN_LIMIT, ETCD_ENDPOINTS, ETCD_PREFIX, ETCD_TIMEOUT, ETCD_WAIT, LISTEN,
+    LOG_FORMAT, LOG_LEVEL, Reading,
+};
+pub use setting::{Faults, Setting, Sources};
+pub use variables::unknown as unknown_variables;
+
+/// The settings, by the name that flags and variables share.
+pub mod settings {
+    pub use super::setting::{
+        ADMIN_SOCKET, DRAIN_LIMIT, ETCD_ENDPOINTS, ETCD_PREFIX, ETCD_TIMEOUT, ETCD_WAIT, LISTEN,
+        LOG_FORMAT, LOG_LEVEL,
+    };
+}
+
+/// Everything a sidecar is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where applications reach it; loopback only.
+    pub listen: SocketAddr,
+    /// Where operators reach it.
+    pub admin: AdminSocket,
+    /// How long calls under way may take once it stops.
+    pub drain_limit: Duration,
+    /// How it logs.
+    pub log: Log,
+    /// Where decisions are kept.
+    pub backend: Backend,
+}
+
+/// Where decisions are kept.
+#[derive(Clone, Debug)]
+pub enum Backend {
+    /// In etcd.
+    Etcd(Etcd),
+    /// In memory: for development, nothing survives.
+    Memory,
+}
+
+/// How etcd is reached.
+#[derive(Clone, Debug)]
+pub struct Etcd {
+    /// One URL for each member.
+    pub endpoints: Vec<String>,
+    /// What every key begins with.
+    pub prefix: Prefix,
+    /// How long one call may take.
+    pub timeout: Duration,
+    /// How long the start waits for a first answer.
+    pub wait: Duration,
+}
+
+/// Where operators reach a sidecar.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminSocket {
+    /// Where [`admin_socket_path`] says.
+    Default,
+    /// Here.
+    At(PathBuf),
+    /// Nowhere.
+    None,
+}
+
+/// How a sidecar logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// In which form.
+    pub format: LogFormat,
+    /// What, as directives such as `info` or `fencepost=debug,info`.
+    pub level: String,
+}
+
+/// The form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One object a line.
+    Json,
+}
+
+impl Config {
+    /// For `serve`.
+    pub fn serve(sources: &Sources) -> Result<Self, Faults> {
+        let mut reading = Reading::of(sources);
+        let endpoints = reading.read(&ETCD_ENDPOINTS, values::endpoints);
+        let prefix = reading.read(&ETCD_PREFIX, |text| {
+            Prefix::parse(text).map_err(|invalid| invalid.to_string())
+        });
+        let timeout = reading.read(&ETCD_TIMEOUT, values::etcd_timeout);
+        let wait = reading.read(&ETCD_WAIT, values::etcd_wait);
+        let etcd = match (endpoints, prefix, timeout, wait) {
+            (Some(endpoints), Some(prefix), Some(timeout), Some(wait)) => Some(Etcd {
+                endpoints,
+                prefix,
+                timeout,
+                wait,
+            }),
+            _ => None,
+        };
+        Self::shared(reading, etcd.map(Backend::Etcd))
+    }
+
+    /// For `dev`.
+    pub fn dev(sources: &Sources) -> Result<Self, Faults> {
+        Self::shared(Reading::of(sources), Some(Backend::Memory))
+    }
+
+    fn shared(mut reading: Reading<'_>, backend: Option<Backend>) -> Result<Self, Faults> {
+        let listen = reading.read(&LISTEN, values::listen);
+        let admin = reading.read(&ADMIN_SOCKET, values::admin_socket);
+        let drain_limit = reading.read(&DRAIN_LIMIT, values::drain_limit);
+        let format = reading.read(&LOG_FORMAT, values::log_format);
+        let level = reading.read(&LOG_LEVEL, values::log_level);
+        let read = (listen, admin, drain_limit, format, level, backend);
+        let (
+            Some(listen),
+            Some(admin),
+            Some(drain_limit),
+            Some(format),
+            Some(level),
+            Some(backend),
+        ) = read
+        else {
+            return Err(reading.into_faults());
+        };
+        Ok(Self {
+            listen,
+            admin,
+            drain_limit,
+            log: Log { format, level },
+            backend,
+        })
+    }
+}

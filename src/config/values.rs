@@ -1,0 +1,226 @@
+//! What each setting may be. A reason completes the sentence "<setting> …".
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::Uri;
+use tracing_subscriber::EnvFilter;
+
+use super::{AdminSocket, LogFormat};
+
+/// Most etcd members.
+const ENDPOINTS_MAX: usize = 9;
+/// Longest path of a socket, in bytes: what `sockaddr_un` takes, less its end and the suffix of a socket being made.
+const SOCKET_PATH_BYTES_MAX: usize = 96;
+/// Shortest and longest time of one call to etcd. Below the shortest, a commit to disk would look like a lost reply.
+const ETCD_TIMEOUT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+/// Shortest and longest wait for etcd at the start.
+const ETCD_WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
+/// Shortest and longest time for calls under way at the stop.
+const DRAIN_LIMIT: (Duration, Duration) = (Duration::ZERO, Duration::from_secs(3600));
+
+pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| {
+        format!("is {text:?}; give an IP address and a port, such as 127.0.0.1:7411")
+    })?;
+    if !address.ip().is_loopback() {
+        return Err(format!(
+            "is {text:?}, which other machines may reach; there is no authentication yet, so only loopback \
+             (127.0.0.1 or [::1]) is taken"
+        ));
+    }
+    Ok(address)
+}
+
+pub(super) fn endpoints(text: &str) -> Result<Vec<String>, String> {
+    let endpoints: Vec<String> = text.split(',').map(endpoint).collect::<Result<_, _>>()?;
+    if endpoints.len() > ENDPOINTS_MAX {
+        return Err(format!(
+            "has {} addresses; the limit is {ENDPOINTS_MAX}",
+            endpoints.len()
+        ));
+    }
+    Ok(endpoints)
+}
+
+fn endpoint(text: &str) -> Result<String, String> {
+    const FORM: &str = "give http://host:port, several separated by commas";
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(format!("has an empty address; {FORM}"));
+    }
+    // Before anything is repeated in an error: it may hold a password.
+    if text.contains('@') {
+        return Err("has a user name in an address; etcd users are not supported yet".to_owned());
+    }
+    if text.starts_with("https://") {
+        return Err(format!(
+            "has {text:?}; TLS to etcd is not supported yet, use http://"
+        ));
+    }
+    let no_url = || format!("has {text:?}; {FORM}");
+    let uri: Uri = text.parse().map_err(|_| no_url())?;
+    if uri.scheme_str() != Some("http") || !matches!(uri.path(), "" | "/") || uri.query().is_some()
+    {
+        return Err(no_url());
+    }
+    match (uri.host(), uri.port_u16()) {
+        (Some(host), Some(port)) if !host.is_empty() => Ok(format!("http://{host}:{port}")),
+        (Some(host), None) if !host.is_empty() => Err(format!(
+            "has {text:?} without a port; etcd listens on 2379 unless told otherwise"
+        )),
+        (Some(_) | None, Some(_) | None) => Err(no_url()),
+    }
+}
+
+pub(super) fn etcd_timeout(text: &str) -> Result<Duration, String> {
+    within(text, ETCD_TIMEOUT)
+}
+
+pub(super) fn etcd_wait(text: &str) -> Result<Duration, String> {
+    within(text, ETCD_WAIT)
+}
+
+pub(super) fn drain_limit(text: &str) -> Result<Duration, String> {
+    within(text, DRAIN_LIMIT)
+}
+
+fn within(text: &str, (least, most): (Duration, Duration)) -> Result<Duration, String> {
+    let text = text.trim();
+    if !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.')
+    {
+        return Err(format!("is {text:?}; it needs a unit, such as 30s"));
+    }
+    let span = humantime::parse_duration(text)
+        .map_err(|_| format!("is {text:?}; give a duration, such as 30s, 500ms or 1m"))?;
+    if !(least..=most).contains(&span) {
+        return Err(format!(
+            "is {text:?}; it must be {} to {}",
+            humantime::format_duration(least),
+            humantime::format_duration(most)
+        ));
+    }
+    Ok(span)
+}
+
+pub(super) fn admin_socket(text: &str) -> Result<AdminSocket, String> {
+    match text {
+        "" => Ok(AdminSocket::Default),
+        "none" => Ok(AdminSocket::None),
+        path if path.len() > SOCKET_PATH_BYTES_MAX => Err(format!(
+            "is a path of {} bytes; a socket takes at most {SOCKET_PATH_BYTES_MAX}",
+            path.len()
+        )),
+        path => Ok(AdminSocket::At(PathBuf::from(path))),
+    }
+}
+
+pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(format!("is {text:?}; give text or json")),
+    }
+}
+
+pub(super) fn log_level(text: &str) -> Result<String, String> {
+    match EnvFilter::builder().parse(text) {
+        Ok(_) if !text.trim().is_empty() => Ok(text.to_owned()),
+        Ok(_) | Err(_) => Err(format!(
+            "is {text:?}; give error, warn, info, debug or trace, or directives such as fencepost=debug,info"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_needs_a_unit() {
+        assert_eq!(etcd_wait("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(etcd_wait(" 1m 30s "), Ok(Duration::from_secs(90)));
+        assert_eq!(drain_limit("0s"), Ok(Duration::ZERO));
+        for bare in ["30", "0", "1.5"] {
+            assert!(
+                etcd_wait(bare)
+                    .unwrap_err()
+                    .contains("needs a unit, such as 30s"),
+                "{bare}"
+            );
+        }
+        for bad in [
+            "",
+            "s",
+            "-1s",
+            "30 parsecs",
+            "99999999999999999999s",
+            "2h",
+            "1ms",
+        ] {
+            assert!(etcd_wait(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_loopback_is_taken_and_the_reason_is_told() {
+        assert!(listen("127.0.0.1:0").is_ok());
+        assert!(listen("[::1]:7411").is_ok());
+        for open in [
+            "0.0.0.0:7411",
+            "[::]:7411",
+            "10.0.0.1:7411",
+            "[::ffff:10.0.0.1]:1",
+        ] {
+            assert!(
+                listen(open).unwrap_err().contains("no authentication"),
+                "{open}"
+            );
+        }
+        for bad in [
+            "",
+            "7411",
+            ":7411",
+            "localhost:7411",
+            "127.0.0.1",
+            "127.0.0.1:99999",
+        ] {
+            assert!(
+                listen(bad).unwrap_err().contains("such as 127.0.0.1:7411"),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_address_of_etcd_is_plain_http_with_a_port() {
+        assert_eq!(
+            endpoints("http://a:2379, http://[::1]:1/"),
+            Ok(vec![
+                "http://a:2379".to_owned(),
+                "http://[::1]:1".to_owned()
+            ])
+        );
+        for (bad, why) in [
+            ("", "empty"),
+            ("http://a:1,", "empty"),
+            ("a:2379", "give http://"),
+            ("https://a:2379", "TLS"),
+            ("http://a", "without a port"),
+            ("http://a:1/x", "give http://"),
+            ("unix:///x", "give http://"),
+        ] {
+            assert!(endpoints(bad).unwrap_err().contains(why), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_an_address_is_not_repeated() {
+        let reason = endpoints("http://root:hunter2@a:2379").unwrap_err();
+        assert!(!reason.contains("hunter2"), "{reason}");
+    }
+}

@@ -1,0 +1,23 @@
+//! Logs, to standard error.
+
+use std::io::IsTerminal as _;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt;
+use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
+
+use crate::config::{Log, LogFormat};
+
+/// Sends logs to standard error for the rest of the process.
+pub fn start(log: &Log) -> Result<(), TryInitError> {
+    let lines = fmt()
+        .with_env_filter(EnvFilter::new(&log.level))
+        .with_writer(std::io::stderr);
+    match log.format {
+        LogFormat::Text => lines
+            .with_ansi(std::io::stderr().is_terminal())
+            .finish()
+            .try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).finish().try_init(),
+    }
+}

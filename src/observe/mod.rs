@@ -1,0 +1,3 @@
+//! What the sidecar tells about itself.
+
+pub mod logs;

@@ -1,0 +1,147 @@
+//! Start and stop of a sidecar.
+
+mod admin_socket;
+mod banner;
+mod connections;
+mod in_process;
+mod listen;
+mod open;
+mod services;
+mod signals;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tracing::{info, warn};
+
+use self::admin_socket::{AdminListener, AdminSocketError};
+use self::connections::Connections;
+use self::open::OpenError;
+use self::services::Health;
+use self::signals::{Signal, Signals};
+use crate::config::{Backend, Config};
+use crate::engine::{Engine, EngineOptions};
+use crate::transport::{AdminDoor, Door, EngineSlot, Gate};
+
+pub use self::in_process::{Running, start_dev};
+
+/// How long connections may take to close once no call is under way: an answer must still be written.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
+
+/// Why a sidecar did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The port cannot be had.
+    #[error("cannot listen on {address}: {source}; give another with --listen or FENCEPOST_LISTEN")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The admin socket cannot be made.
+    #[error(transparent)]
+    AdminSocket(#[from] AdminSocketError),
+    /// The store did not open.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Signals cannot be received.
+    #[error("cannot receive signals: {0}")]
+    Signals(#[source] std::io::Error),
+}
+
+/// Runs a sidecar until it is told to stop.
+pub async fn run(config: Config) -> Result<(), ServeError> {
+    let mut signals = Signals::listen().map_err(ServeError::Signals)?;
+    let (listener, address) = bind(config.listen).await?;
+    let admin = AdminListener::bind(&config.admin, address.port())?;
+    let admin_path = admin.as_ref().map(|admin| admin.path().to_owned());
+
+    // The port answers before etcd does: health says NOT_SERVING, calls say UNAVAILABLE.
+    let engine = EngineSlot::default();
+    let gate = Gate::default();
+    let health = Health::not_serving().await;
+    let connections = Connections::default();
+    let door = Door::new(engine.clone(), gate.clone(), services::beside(&health));
+    connections.accept(listener, move |request, peer| {
+        door.clone().answer(request, peer)
+    });
+    // Holds the socket's file until the end.
+    let _admin_file = admin.map(|admin| {
+        let door = AdminDoor::new(
+            engine.clone(),
+            gate.clone(),
+            services::beside_admin(&health),
+        );
+        let (listener, file) = admin.into_parts();
+        connections.accept(listener, move |request, peer| {
+            door.clone().answer(request, peer)
+        });
+        file
+    });
+
+    let store = tokio::select! {
+        opened = open::store(&config.backend) => opened?,
+        signal = signals.next() => {
+            info!(%signal, "stopping before the store was open");
+            return Ok(());
+        }
+    };
+    let running = Engine::start(store, EngineOptions::default());
+    engine.fill(running.clone());
+    health.serving().await;
+    banner::ready(
+        address,
+        admin_path.as_deref(),
+        matches!(config.backend, Backend::Memory),
+    );
+
+    let signal = signals.next().await;
+    signals.exit_on_the_next();
+    stop(
+        signal,
+        config.drain_limit,
+        &health,
+        &gate,
+        &running,
+        &connections,
+    )
+    .await;
+    Ok(())
+}
+
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let refused = |source| ServeError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    Ok((listener, address))
+}
+
+/// Reservations are left alone: they belong to the callers, and a sidecar that comes back keeps them.
+async fn stop(
+    signal: Signal,
+    limit: Duration,
+    health: &Health,
+    gate: &Gate,
+    engine: &Engine,
+    connections: &Connections,
+) {
+    info!(%signal, limit = %humantime::format_duration(limit), "stopping");
+    health.stopping().await;
+    gate.close();
+    connections.close();
+    let drained = tokio::time::timeout(limit, async {
+        let (engine_done, ()) = tokio::join!(engine.stop(limit), gate.empty());
+        // Idle callers and half-sent requests have no answer to wait for.
+        let _ = tokio::time::timeout(CLOSE_GRACE, connections.closed()).await;
+        engine_done
+    });
+    match drained.await {
+        Ok(true) => info!("stopped; every call was answered"),
+        Ok(false) | Err(_) => warn!(
+            "stopped at the drain limit; callers of cut calls learn the truth by asking again"
+        ),
+    }
+    connections.cut();
+}

@@ -1,0 +1,117 @@
+//! Opens the store that the configuration names, and waits for it.
+
+use std::time::Duration;
+
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use crate::config::{Backend, Etcd};
+use crate::domain::ids::Nonce;
+use crate::domain::invalid::Invalid;
+use crate::domain::token::Timeline;
+use crate::embedded;
+use crate::engine::Boottime;
+use crate::engine::clock::wall_clock_ms;
+use crate::store::{Endpoint, Prefix, Store, StoreError, StoreOptions};
+
+/// First and longest pause between attempts.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Where the embedded engine keeps what nobody else sees.
+const MEMORY_PREFIX: &str = "/fencepost/";
+/// How long a call to the embedded engine may take; it takes microseconds.
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why the store did not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No answer came in time.
+    #[error(
+        "etcd did not answer within {} at {endpoints}: {last}; is it running, and is --etcd-endpoints right?",
+        humantime::format_duration(*waited)
+    )]
+    NoAnswer {
+        /// How long it was tried.
+        waited: Duration,
+        /// Where.
+        endpoints: String,
+        /// What the last attempt said.
+        last: String,
+    },
+    /// What is there is not ours, or is damaged.
+    #[error("{0}; use another --etcd-prefix, or repair what is there")]
+    NotOurs(#[source] StoreError),
+    /// An address or the prefix is not usable.
+    #[error("the store cannot be addressed: {0}")]
+    Unusable(#[from] Invalid),
+}
+
+/// Opens the store.
+pub(super) async fn store(backend: &Backend) -> Result<Store, OpenError> {
+    match backend {
+        Backend::Etcd(etcd) => in_etcd(etcd).await,
+        Backend::Memory => in_memory().await,
+    }
+}
+
+async fn in_memory() -> Result<Store, OpenError> {
+    let endpoint = Endpoint {
+        name: "memory".to_owned(),
+        channel: embedded::Engine::new().channel(),
+    };
+    let options = StoreOptions {
+        prefix: Prefix::parse(MEMORY_PREFIX)?,
+        call_timeout: MEMORY_TIMEOUT,
+    };
+    let opened = Store::open(vec![endpoint], options, first_timeline()).await;
+    opened.map_err(OpenError::NotOurs)
+}
+
+async fn in_etcd(etcd: &Etcd) -> Result<Store, OpenError> {
+    let options = StoreOptions {
+        prefix: etcd.prefix.clone(),
+        call_timeout: etcd.timeout,
+    };
+    let connect = |url: &String| Endpoint::connect(url);
+    let endpoints: Vec<Endpoint> = etcd
+        .endpoints
+        .iter()
+        .map(connect)
+        .collect::<Result<_, _>>()?;
+    let names = etcd.endpoints.join(", ");
+    info!(endpoints = %names, "waiting for etcd");
+    // Drawn once: attempts whose reply was lost must not each begin a timeline of their own.
+    let first = first_timeline();
+    let started = Boottime::now();
+    let give_up = started.plus(etcd.wait);
+    let (mut pause, longest_pause) = PAUSE;
+    let mut last = "no attempt was answered".to_owned();
+    loop {
+        let attempt = Store::open(endpoints.clone(), options.clone(), first);
+        match tokio::time::timeout(give_up.left(), attempt).await {
+            Ok(Ok(store)) => return Ok(store),
+            Ok(Err(error)) => match &error {
+                StoreError::Corrupt { .. } => return Err(OpenError::NotOurs(error)),
+                StoreError::NotApplied { .. } | StoreError::Indeterminate { .. } => {
+                    last = error.to_string();
+                }
+            },
+            // The limit came first; what the attempt before said is the better reason.
+            Err(_) => {}
+        }
+        if give_up.left() <= pause {
+            return Err(OpenError::NoAnswer {
+                waited: etcd.wait,
+                endpoints: names,
+                last,
+            });
+        }
+        warn!(endpoints = %names, error = %last, "etcd does not answer yet; trying again");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(longest_pause);
+    }
+}
+
+fn first_timeline() -> Timeline {
+    let id = Nonce::from_bytes(*Uuid::new_v4().as_bytes());
+    Timeline::first(id, wall_clock_ms() / 1000)
+}
