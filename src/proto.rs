@@ -16,6 +16,7 @@ pub mod v1 {
 }
 
 /// The format of stored records.
+#[allow(unreachable_pub)]
 pub(crate) mod store_v1 {
     tonic::include_proto!("fencepost.store.v1");
 }

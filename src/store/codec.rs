@@ -12,6 +12,8 @@ mod incident;
 mod operation;
 mod record;
 #[cfg(test)]
+mod strategies;
+#[cfg(test)]
 mod tests;
 
 use prost::Message;

@@ -150,27 +150,11 @@ fn was_never_sent(status: &Status) -> bool {
 
 /// All that is known of an error, for the log.
 pub(super) fn detail_of(endpoint: &str, error: &Error) -> String {
-    let mut detail = match error {
-        Error::GRpcStatus(status) => {
-            format!("{endpoint}: {}: {}", status.code(), status.message())
-        }
-        Error::InvalidArgs(_)
-        | Error::InvalidUri(_)
-        | Error::IoError(_)
-        | Error::TransportError(_)
-        | Error::WatchError(_)
-        | Error::Utf8Error(_)
-        | Error::LeaseKeepAliveError(_)
-        | Error::ElectError(_)
-        | Error::InvalidMetadataValue(_)
-        | Error::EndpointError(_)
-        | Error::EndpointsNotManaged
-        | Error::Internal(_) => format!("{endpoint}: {error}"),
+    let Error::GRpcStatus(status) = error else {
+        return format!("{endpoint}: {error}");
     };
-    let mut cause = match error {
-        Error::GRpcStatus(status) => status.source(),
-        other => other.source(),
-    };
+    let mut detail = format!("{endpoint}: {}: {}", status.code(), status.message());
+    let mut cause = status.source();
     while let Some(error) = cause {
         detail.push_str(&format!(": {error}"));
         cause = error.source();

@@ -13,6 +13,8 @@
 
 mod batch;
 mod reply;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -35,7 +37,7 @@ pub const READ_OPERATIONS_MAX: usize = BATCH_OPERATIONS_MAX - 1;
 
 /// What one compare or operation takes at most beside its key and value, in bytes: tags, lengths and numbers, on all
 /// levels that it is nested in.
-const OVERHEAD_BYTES: usize = 48;
+const OVERHEAD_BYTES: usize = 32;
 /// What etcd answers for a key at most beside key and value, in bytes.
 const OVERHEAD_BACK_BYTES: usize = 96;
 /// The largest record that is reckoned with in a reply, in bytes: the most states, names and rounds, and a few KiB of

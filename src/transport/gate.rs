@@ -92,6 +92,9 @@ impl Gate {
         let (parts, body) = request.into_parts();
         let reading = tokio::time::timeout(deadline.left(), whole(body, terms.bytes_max));
         let message = reading.await.map_err(|_| Fault::DeadlinePassed)??;
+        if deadline.left().is_zero() {
+            return Err(Fault::DeadlinePassed);
+        }
         Ok(Admitted {
             parts,
             message,
@@ -139,8 +142,12 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http_body::Frame;
+    use http_body_util::{Full, StreamBody};
+
     use super::*;
-    use http_body_util::Full;
 
     const TERMS: Terms = Terms {
         timeout: |_| Ok(Duration::from_secs(10)),
@@ -192,14 +199,16 @@ mod tests {
         );
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_caller_that_never_ends_its_message_is_told_that_its_deadline_passed() {
         let gate = Gate::default();
-        let (_sender, body) = http_body_util::channel::Channel::<Bytes>::new(1);
-        let fault = gate
-            .admit(Request::new(body), &Peer::unix(), TERMS)
-            .await
-            .err();
+        let silence = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
+        let request = Request::new(StreamBody::new(silence));
+        let terms = Terms {
+            timeout: |_| Ok(Duration::from_millis(20)),
+            ..TERMS
+        };
+        let fault = gate.admit(request, &Peer::unix(), terms).await.err();
         assert_eq!(fault, Some(Fault::DeadlinePassed));
     }
 }

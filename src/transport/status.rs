@@ -55,11 +55,11 @@ pub(super) fn of(fault: &Fault) -> Status {
 }
 
 fn clipped(text: &str) -> String {
-    let end = text.floor_char_boundary(TEXT_BYTES_MAX);
-    match text.get(..end) {
-        Some(start) if end < text.len() => format!("{start}…"),
-        Some(_) | None => text.to_owned(),
+    if text.len() <= TEXT_BYTES_MAX {
+        return text.to_owned();
     }
+    let start = (0..=TEXT_BYTES_MAX).rev().find_map(|end| text.get(..end));
+    format!("{}…", start.unwrap_or_default())
 }
 
 #[cfg(test)]

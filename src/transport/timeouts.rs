@@ -82,7 +82,7 @@ mod tests {
     fn grpc(text: &'static str) -> Option<Duration> {
         let headers = HeaderMap::from_iter([(
             http::HeaderName::from_static(GRPC_TIMEOUT),
-            HeaderValue::from_static(text),
+            HeaderValue::from_bytes(text.as_bytes()).unwrap(),
         )]);
         of_grpc(&headers).ok()
     }

@@ -1,24 +1,16 @@
 //! What is written is read again; what is not ours is told apart.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
-use proptest::collection::{btree_map, btree_set, vec};
-use proptest::option;
+use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::sample::select;
 
+use super::strategies::{incidents, nonces, operations, records};
 use super::*;
 use crate::domain::decision::{Rule, Verdict};
-use crate::domain::digest::{ContentDigest, DigestScheme};
-use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Kind, RequestId, ResourceId, StateName,
-};
-use crate::domain::incident::verdict_from_code;
+use crate::domain::digest::ContentDigest;
+use crate::domain::ids::{Holder, Kind, RequestId, ResourceId, StateName};
 use crate::domain::outcome::StoredResult;
-use crate::domain::record::{
-    LeaseId, NamedValue, PastRound, Raised, Round, RoundEnd, ValueHash, Visit,
-};
+use crate::domain::record::{LeaseId, Raised, Round, RoundEnd, ValueHash, Visit};
 use crate::domain::request::Ttl;
 use crate::domain::token::Revision;
 use crate::store::keys::{Keys, Prefix};
@@ -35,199 +27,11 @@ fn record_key() -> Key {
     keys().record(&resource())
 }
 
-fn nonces() -> impl Strategy<Value = Nonce> {
-    any::<[u8; 16]>().prop_map(Nonce::from_bytes)
-}
-
-fn names() -> impl Strategy<Value = String> {
-    "[a-zA-Z0-9][a-zA-Z0-9_.-]{0,12}"
-}
-
-fn states() -> impl Strategy<Value = StateName> {
-    names().prop_map(|name| StateName::parse(&name).unwrap())
-}
-
-fn operation_ids() -> impl Strategy<Value = OperationId> {
-    "[a-z]\\PC{0,20}".prop_map(|id| OperationId::parse(&id).unwrap())
-}
-
-fn verdicts() -> impl Strategy<Value = Verdict> {
-    select((0..=20).filter_map(verdict_from_code).collect::<Vec<_>>())
-}
-
-fn rules() -> impl Strategy<Value = Rule> {
-    select(vec![
-        Rule::Moved,
-        Rule::RanOnce,
-        Rule::OtherContent,
-        Rule::Passed,
-        Rule::AlreadyMoved,
-        Rule::TokenEnded,
-        Rule::NoState,
-    ])
-}
-
-fn digests() -> impl Strategy<Value = ContentDigest> {
-    (any::<u8>(), vec(any::<u8>(), 16..=64)).prop_filter_map("of the scheme", |(code, bytes)| {
-        let scheme = DigestScheme::from_code(code % 4)?;
-        let hash = bytes.get(..32).map(<[u8]>::to_vec);
-        ContentDigest::from_parts(scheme, bytes)
-            .or_else(|| ContentDigest::from_parts(scheme, hash?))
-    })
-}
-
-fn results() -> impl Strategy<Value = StoredResult> {
-    (
-        vec(any::<u8>(), 0..40),
-        0..=999_u32,
-        "[a-z/]{0,12}",
-        vec(("[a-z-]{1,8}", "\\PC{0,8}"), 0..4),
-    )
-        .prop_map(|(body, code, content_type, headers)| StoredResult {
-            body: Bytes::from(body),
-            code,
-            content_type,
-            headers,
-        })
-}
-
-fn operations() -> impl Strategy<Value = Operation> {
-    (
-        (operation_ids(), digests(), verdicts(), rules(), results()),
-        (any::<u64>(), nonces(), option::of(nonces())),
-        (option::of(states()), vec(states(), 0..4), any::<u32>()),
-    )
-        .prop_map(
-            |((id, digest, verdict, rule, result), (time_ms, nonce, round), rest)| {
-                let (state, expected, raised) = rest;
-                Operation {
-                    id,
-                    digest,
-                    verdict,
-                    rule,
-                    result,
-                    time_ms,
-                    nonce,
-                    round,
-                    state,
-                    expected,
-                    raised: Raised::from_bits(raised),
-                }
-            },
-        )
-}
-
-fn round_ends() -> impl Strategy<Value = RoundEnd> {
-    option::of(nonces()).prop_map(|by| by.map_or(RoundEnd::Lost, RoundEnd::Released))
-}
-
-fn rounds() -> impl Strategy<Value = Round> {
-    (
-        (nonces(), any::<[u8; 16]>(), option::of("\\PC{1,20}")),
-        (3..=86_400_u32, any::<i64>(), any::<u64>()),
-        (0..=i64::MAX, option::of(round_ends())),
-    )
-        .prop_map(
-            |((nonce, request, holder), (ttl, lease, base), (granted, over))| Round {
-                nonce,
-                request: RequestId::from_bytes(request),
-                holder: holder.map(|holder| Holder::parse(&holder).unwrap()),
-                ttl: Ttl::from_seconds(ttl).unwrap(),
-                lease: LeaseId(lease),
-                base,
-                granted: Revision::from_etcd(granted),
-                over,
-            },
-        )
-}
-
-fn hashes() -> impl Strategy<Value = ValueHash> {
-    any::<u64>().prop_map(ValueHash)
-}
-
-fn visits() -> impl Strategy<Value = BTreeMap<StateName, Visit>> {
-    let visit = (
-        any::<u64>(),
-        option::of(any::<u64>()),
-        btree_set(hashes(), 0..4),
-    )
-        .prop_map(|(entered, left, values)| Visit {
-            entered,
-            left,
-            values,
-        });
-    btree_map(states(), visit, 0..5)
-}
-
-fn identities() -> impl Strategy<Value = BTreeMap<IdentityName, NamedValue>> {
-    let name = names().prop_map(|name| IdentityName::parse(&name).unwrap());
-    let value = ("\\PC{1,20}", vec(hashes(), 0..5)).prop_map(|(current, replaced)| NamedValue {
-        current: IdentityValue::parse(&current).unwrap(),
-        replaced,
-    });
-    btree_map(name, value, 0..4)
-}
-
-fn records() -> impl Strategy<Value = Record> {
-    let past = (nonces(), round_ends()).prop_map(|(nonce, end)| PastRound { nonce, end });
-    (
-        (any::<u64>(), option::of(states()), visits(), identities()),
-        (option::of(rounds()), vec(past, 0..=8)),
-        (vec(operations(), 0..4), any::<u64>()),
-    )
-        .prop_map(
-            |((moves, state, visits, identity), (round, past_rounds), rest)| {
-                let (operations, spilled) = rest;
-                Record {
-                    moves,
-                    state,
-                    visits,
-                    identity,
-                    round,
-                    past_rounds,
-                    operations,
-                    spilled,
-                }
-            },
-        )
-}
-
-fn incidents() -> impl Strategy<Value = Incident> {
-    (
-        ("\\PC{1,12}", "[a-z]{1,4}", "\\PC{1,12}", operation_ids()),
-        (verdicts(), rules(), "\\PC{0,40}", any::<u64>()),
-        (
-            option::of(digests()),
-            digests(),
-            option::of(results()),
-            option::of(states()),
-        ),
-    )
-        .prop_map(
-            |((id, kind, resource, operation), (verdict, rule, explanation, time_ms), rest)| {
-                let (first_digest, digest, evidence, state) = rest;
-                Incident {
-                    id: IncidentId(id),
-                    resource: ResourceId::new(Kind::parse(&kind).unwrap(), &resource).unwrap(),
-                    operation,
-                    verdict,
-                    rule,
-                    explanation,
-                    time_ms,
-                    first_digest,
-                    digest,
-                    evidence,
-                    state,
-                }
-            },
-        )
-}
-
 fn reason_of(error: StoreError) -> String {
-    match error {
-        StoreError::Corrupt { reason, .. } => reason,
-        other => panic!("{other:?} is no corruption"),
-    }
+    let StoreError::Corrupt { reason, .. } = error else {
+        panic!("{error:?} is no corruption");
+    };
+    reason
 }
 
 /// A record as most are: one finished operation, with a small result.

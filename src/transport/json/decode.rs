@@ -109,14 +109,9 @@ fn fill(
 
 /// The message type of a field that is an object with named fields, or a list of such objects.
 fn plain_message(field: &FieldDescriptor) -> Option<MessageDescriptor> {
-    match field.kind() {
-        Kind::Message(nested)
-            if !field.is_map() && !nested.full_name().starts_with("google.protobuf.") =>
-        {
-            Some(nested)
-        }
-        _ => None,
-    }
+    let kind = field.kind();
+    let nested = kind.as_message().filter(|_| !field.is_map())?;
+    (!nested.full_name().starts_with("google.protobuf.")).then(|| nested.clone())
 }
 
 /// The members of the object at `path`, in the order in which they stand.

@@ -54,10 +54,12 @@ impl Json {
             return error::response_as(StatusCode::NOT_FOUND, &status);
         };
         if request.method() != Method::POST {
-            return unsupported(StatusCode::METHOD_NOT_ALLOWED, ALLOW, "POST");
+            let why = "only POST is served here\n";
+            return unsupported(StatusCode::METHOD_NOT_ALLOWED, (ALLOW, "POST"), why);
         }
         if !is_json(request.headers()) {
-            return unsupported(StatusCode::UNSUPPORTED_MEDIA_TYPE, ACCEPT_POST, JSON);
+            let why = "send the header content-type: application/json\n";
+            return unsupported(StatusCode::UNSUPPORTED_MEDIA_TYPE, (ACCEPT_POST, JSON), why);
         }
         if let Err(status) = protocol(request.headers()) {
             return error::response(&status);
@@ -132,12 +134,17 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.trim().eq_ignore_ascii_case(JSON) && parameters.split(';').all(utf8)
 }
 
-fn unsupported(code: StatusCode, header: HeaderName, value: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
+/// What the protocol answers before a call begins: a header for programs, and a line for people.
+fn unsupported(
+    code: StatusCode,
+    (header, value): (HeaderName, &'static str),
+    why: &'static str,
+) -> Response<Body> {
+    let mut response = Response::new(Body::new(Full::from(why)));
     *response.status_mut() = code;
-    response
-        .headers_mut()
-        .insert(header, HeaderValue::from_static(value));
+    let headers = response.headers_mut();
+    headers.insert(header, HeaderValue::from_static(value));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     response
 }
 

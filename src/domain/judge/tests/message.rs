@@ -1,0 +1,196 @@
+//! What is asked in the tests, in few words.
+
+use bytes::Bytes;
+
+use super::play::{LEASE, Play};
+use crate::domain::decision::Verdict;
+use crate::domain::digest::ContentDigest;
+use crate::domain::ids::{
+    IdentityName, IdentityValue, Nonce, OperationId, RequestId, ReservationId, ResourceId,
+    StateName,
+};
+use crate::domain::judge::{Answer, Ask, HeldRound};
+use crate::domain::outcome::StoredResult;
+use crate::domain::request::{
+    EndedRounds, Fence, Identity, Intent, Move, Reserve, Transition, Ttl,
+};
+use crate::domain::token::FencingToken;
+
+pub(super) fn state(name: &str) -> StateName {
+    StateName::parse(name).unwrap()
+}
+
+pub(super) fn operation(id: &str) -> OperationId {
+    OperationId::parse(id).unwrap()
+}
+
+pub(super) fn result(body: &[u8]) -> StoredResult {
+    StoredResult {
+        body: Bytes::copy_from_slice(body),
+        code: 200,
+        ..StoredResult::default()
+    }
+}
+
+pub(super) fn identity(name: &str, value: &str) -> (IdentityName, IdentityValue) {
+    (
+        IdentityName::parse(name).unwrap(),
+        IdentityValue::parse(value).unwrap(),
+    )
+}
+
+/// A message about the resource.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub(super) operation: OperationId,
+    pub(super) content: String,
+    pub(super) identity: Identity,
+    pub(super) from: Vec<StateName>,
+    pub(super) movement: Option<Move>,
+    pub(super) under: Option<ReservationId>,
+    pub(super) result: Option<StoredResult>,
+}
+
+/// A message that is recorded once and moves nothing.
+pub(super) fn once(id: &str) -> Message {
+    Message {
+        operation: operation(id),
+        content: "10.00 EUR".to_owned(),
+        identity: Identity::new(),
+        from: Vec::new(),
+        movement: None,
+        under: None,
+        result: None,
+    }
+}
+
+/// A message that moves `from → to`; several starts are joined by `|`, an empty end stays.
+pub(super) fn moves(id: &str, from: &str, to: &str) -> Message {
+    let mut message = once(id);
+    let starts = from.split('|').filter(|name| !name.is_empty());
+    message.from = starts.map(state).collect();
+    let movement = message.movement.insert(Move::default());
+    movement.to = (!to.is_empty()).then(|| state(to));
+    message
+}
+
+impl Message {
+    pub(super) fn content(mut self, content: &str) -> Self {
+        content.clone_into(&mut self.content);
+        self
+    }
+
+    pub(super) fn of(mut self, name: &str, value: &str) -> Self {
+        self.identity.extend([identity(name, value)]);
+        self
+    }
+
+    pub(super) fn sets(mut self, name: &str, value: &str) -> Self {
+        let movement = self.movement.get_or_insert_default();
+        movement.sets.extend([identity(name, value)]);
+        self
+    }
+
+    pub(super) fn initially(mut self, initial: &str) -> Self {
+        self.movement.get_or_insert_default().initial = Some(state(initial));
+        self
+    }
+
+    pub(super) fn under(mut self, reservation: &ReservationId) -> Self {
+        self.under = Some(reservation.clone());
+        self
+    }
+
+    pub(super) fn saying(mut self, body: &str) -> Self {
+        self.result = Some(result(body.as_bytes()));
+        self
+    }
+
+    pub(super) fn with_result(mut self, result: StoredResult) -> Self {
+        self.result = Some(result);
+        self
+    }
+
+    pub(super) fn ask(&self, resource: &ResourceId, nonce: Nonce) -> Ask {
+        let intent = Intent {
+            operation: self.operation.clone(),
+            identity: self.identity.clone(),
+            digest: ContentDigest::of_raw(self.content.as_bytes()).unwrap(),
+            from: self.from.clone(),
+            movement: self.movement.clone(),
+        };
+        let transition = Transition {
+            resource: resource.clone(),
+            intent,
+            reservation: self.under.clone(),
+            result: self.result.clone(),
+        };
+        Ask::Transition(Box::new(transition), nonce)
+    }
+}
+
+pub(super) fn reserve_as(resource: &ResourceId, request: u8, nonce: Nonce) -> Ask {
+    let reserve = Reserve {
+        resource: resource.clone(),
+        request: RequestId::from_bytes([request; 16]),
+        ttl: Ttl::parse(None).unwrap(),
+        holder: None,
+    };
+    Ask::Reserve(reserve, nonce, LEASE)
+}
+
+pub(super) fn fence_as(resource: &ResourceId, token: u64, ended: EndedRounds) -> Ask {
+    Ask::Fence(Fence {
+        resource: resource.clone(),
+        token: FencingToken::shown(token as i64).unwrap(),
+        ended,
+    })
+}
+
+impl Play {
+    pub(super) fn message(&mut self, message: &Message) -> Ask {
+        let nonce = self.nonce();
+        message.ask(&self.resource, nonce)
+    }
+
+    /// Sends a message, as a delivery of its own.
+    pub(super) fn send(&mut self, message: &Message) -> Answer {
+        let ask = self.message(message);
+        self.ask(ask)
+    }
+
+    /// Sends messages that must all be applied.
+    pub(super) fn past(&mut self, messages: &[Message]) {
+        for message in messages {
+            let answer = self.send(message);
+            let verdict = answer.decision().verdict;
+            assert_eq!(verdict, Verdict::Applied, "{message:?}");
+        }
+    }
+
+    pub(super) fn reserve(&mut self, request: u8) -> Ask {
+        let nonce = self.nonce();
+        reserve_as(&self.resource, request, nonce)
+    }
+
+    /// Takes the reservation, which must be free.
+    pub(super) fn hold(&mut self, request: u8) -> (ReservationId, HeldRound) {
+        let ask = self.reserve(request);
+        let held = self.ask(ask).held();
+        (self.id_of(held.nonce), held)
+    }
+
+    pub(super) fn release(&mut self, reservation: &ReservationId) -> Ask {
+        Ask::Release(reservation.clone(), self.nonce())
+    }
+
+    pub(super) fn let_go(&mut self, reservation: &ReservationId) -> Answer {
+        let ask = self.release(reservation);
+        self.ask(ask)
+    }
+
+    pub(super) fn fence(&mut self, token: u64, ended: EndedRounds) -> Answer {
+        let ask = fence_as(&self.resource, token, ended);
+        self.ask(ask)
+    }
+}

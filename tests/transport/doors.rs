@@ -1,0 +1,421 @@
+use std::time::Duration;
+
+use fencepost::proto::v1 as pb;
+use fencepost::proto::v1::coordination_service_client::CoordinationServiceClient;
+use fencepost::proto::v1::operator_service_client::OperatorServiceClient;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_types::StatusExt as _;
+
+use crate::sidecar::{PATIENCE, Sidecar};
+
+const SERVICE: &str = "fencepost.v1.CoordinationService";
+
+async fn channel(sidecar: &Sidecar) -> Channel {
+    let endpoint = Endpoint::from_shared(sidecar.url())
+        .unwrap()
+        .timeout(PATIENCE);
+    endpoint.connect().await.unwrap()
+}
+
+async fn admin(sidecar: &Sidecar) -> Channel {
+    let path = sidecar.admin_socket();
+    let connector = tower::service_fn(move |_| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+    });
+    let endpoint = Endpoint::from_static("http://localhost");
+    endpoint.connect_with_connector(connector).await.unwrap()
+}
+
+fn order() -> Option<pb::Resource> {
+    Some(pb::Resource {
+        kind: "order".into(),
+        id: "1001".into(),
+    })
+}
+
+fn fresh() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
+fn field(status: &Status) -> String {
+    assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    let details = status.get_error_details();
+    assert_eq!(details.error_info().unwrap().reason, "INVALID_FIELD");
+    details.bad_request().unwrap().field_violations[0]
+        .field
+        .clone()
+}
+
+#[tokio::test]
+async fn no_duration_panics_the_sidecar_and_each_bad_one_names_its_field() {
+    let sidecar = Sidecar::dev();
+    let mut client = CoordinationServiceClient::new(channel(&sidecar).await);
+    for (seconds, nanos) in [
+        (0, -1),
+        (1, -1),
+        (-1, 1),
+        (0, 1_000_000_000),
+        (i64::MAX, 999_999_999),
+        (i64::MIN, 0),
+        (i64::MIN, i32::MIN),
+        (0, 0),
+        (2, 999_999_999),
+        (86_400, 1),
+    ] {
+        let request = pb::ReserveRequest {
+            resource: order(),
+            request_id: fresh(),
+            ttl: Some(prost_types::Duration { seconds, nanos }),
+            ..Default::default()
+        };
+        let status = client.reserve(request).await.unwrap_err();
+        assert_eq!(field(&status), "ttl", "({seconds}, {nanos})");
+    }
+    // It still serves.
+    let status = client
+        .inspect(pb::InspectRequest::default())
+        .await
+        .unwrap_err();
+    assert_eq!(field(&status), "resource");
+}
+
+#[tokio::test]
+async fn every_field_over_its_limit_is_refused_by_its_path() {
+    let sidecar = Sidecar::dev();
+    let mut client = CoordinationServiceClient::new(channel(&sidecar).await);
+    let good = || pb::TransitionRequest {
+        resource: order(),
+        intent: Some(pb::Intent {
+            operation_id: "pay".into(),
+            content: Some(pb::intent::Content::Raw(Default::default())),
+            r#move: Some(pb::Move::default()),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let named = |count: usize| {
+        (0..count)
+            .map(|n| (format!("n{n}"), "v".to_owned()))
+            .collect()
+    };
+    let other = fencepost::domain::ids::ReservationId::new(
+        fencepost::domain::ids::ResourceId::new(
+            fencepost::domain::ids::Kind::parse("order").unwrap(),
+            "other",
+        )
+        .unwrap(),
+        fencepost::domain::ids::Nonce::from_bytes([1; 16]),
+    );
+    type Spoil = Box<dyn Fn(&mut pb::TransitionRequest)>;
+    fn intent(spoil: impl Fn(&mut pb::Intent) + 'static) -> Spoil {
+        Box::new(move |request| spoil(request.intent.as_mut().unwrap()))
+    }
+    fn result(result: pb::Result) -> Spoil {
+        Box::new(move |request| request.result = Some(result.clone()))
+    }
+    let header = |name: &str, value: String| pb::Header {
+        name: name.to_owned(),
+        value,
+    };
+    let cases: Vec<(&str, Spoil)> = vec![
+        ("resource", Box::new(|it| it.resource = None)),
+        (
+            "resource.kind",
+            Box::new(|it| it.resource.as_mut().unwrap().kind = "a b".into()),
+        ),
+        (
+            "resource.id",
+            Box::new(|it| it.resource.as_mut().unwrap().id = "x".repeat(513)),
+        ),
+        ("intent", Box::new(|it| it.intent = None)),
+        (
+            "intent.operation_id",
+            intent(|it| it.operation_id = " ".into()),
+        ),
+        ("intent.content", intent(|it| it.content = None)),
+        (
+            "intent.json",
+            intent(|it| it.content = Some(pb::intent::Content::Json("{".into()))),
+        ),
+        (
+            "intent.raw",
+            intent(|it| it.content = Some(pb::intent::Content::Raw(vec![0; 1_048_577].into()))),
+        ),
+        (
+            "intent.digest",
+            intent(|it| it.content = Some(pb::intent::Content::Digest(vec![0; 15].into()))),
+        ),
+        ("intent.identity", intent(move |it| it.identity = named(9))),
+        (
+            "intent.identity[\"x\"]",
+            intent(|it| it.identity = [("x".to_owned(), String::new())].into()),
+        ),
+        (
+            "intent.from_states",
+            intent(|it| it.from_states = vec!["s".into(); 17]),
+        ),
+        (
+            "intent.from_states[1]",
+            intent(|it| it.from_states = vec!["s".into(), "-".into()]),
+        ),
+        (
+            "intent.from_states",
+            intent(|it| {
+                it.r#move = None;
+                it.from_states = vec!["s".into()];
+            }),
+        ),
+        (
+            "intent.move.to_state",
+            intent(|it| it.r#move.as_mut().unwrap().to_state = "a/b".into()),
+        ),
+        (
+            "intent.move.initial_state",
+            intent(|it| it.r#move.as_mut().unwrap().initial_state = "x".repeat(65)),
+        ),
+        (
+            "intent.move.sets[\"é\"]",
+            intent(|it| {
+                it.r#move.as_mut().unwrap().sets = [("é".to_owned(), "v".to_owned())].into()
+            }),
+        ),
+        (
+            "reservation_id",
+            Box::new(|it| it.reservation_id = "r1.x".into()),
+        ),
+        (
+            "reservation_id",
+            Box::new(move |it| it.reservation_id = other.to_string()),
+        ),
+        (
+            "result.code",
+            result(pb::Result {
+                code: -1,
+                ..Default::default()
+            }),
+        ),
+        (
+            "result.code",
+            result(pb::Result {
+                code: 1000,
+                ..Default::default()
+            }),
+        ),
+        (
+            "result.body",
+            result(pb::Result {
+                body: vec![0; 65_537].into(),
+                ..Default::default()
+            }),
+        ),
+        (
+            "result.content_type",
+            result(pb::Result {
+                content_type: "x".repeat(257),
+                ..Default::default()
+            }),
+        ),
+        (
+            "result.headers",
+            result(pb::Result {
+                headers: vec![header("a", String::new()); 33],
+                ..Default::default()
+            }),
+        ),
+        (
+            "result.headers",
+            result(pb::Result {
+                headers: vec![header("a", "x".repeat(8192))],
+                ..Default::default()
+            }),
+        ),
+        (
+            "result.headers",
+            result(pb::Result {
+                headers: vec![header("", "x".into())],
+                ..Default::default()
+            }),
+        ),
+    ];
+    for (path, spoil) in cases {
+        let mut request = good();
+        spoil(&mut request);
+        let status = client.transition(request).await.unwrap_err();
+        assert_eq!(field(&status), path, "{status:?}");
+    }
+    // Unspoilt, it gets past the reader.
+    if let Err(status) = client.transition(good()).await {
+        assert_ne!(status.code(), Code::InvalidArgument, "{status:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_over_the_limit_is_refused_with_the_limit() {
+    let sidecar = Sidecar::dev();
+    let mut client = CoordinationServiceClient::new(channel(&sidecar).await);
+    let request = pb::FenceRequest {
+        resource: Some(pb::Resource {
+            kind: "order".into(),
+            id: "x".repeat(fencepost::transport::MESSAGE_BYTES_MAX),
+        }),
+        ..Default::default()
+    };
+    let status = client.fence(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+    assert!(status.message().contains("the limit is"), "{status:?}");
+}
+
+#[tokio::test]
+async fn a_deadline_that_cannot_be_read_is_refused_not_ignored() {
+    let sidecar = Sidecar::dev();
+    let mut client = CoordinationServiceClient::new(channel(&sidecar).await);
+    let mut request = Request::new(pb::InspectRequest::default());
+    request
+        .metadata_mut()
+        .insert("grpc-timeout", "soon".parse().unwrap());
+    let status = client.inspect(request).await.unwrap_err();
+    assert_eq!(field(&status), "header grpc-timeout");
+}
+
+#[tokio::test]
+async fn health_is_served_for_the_sidecar_and_for_its_service() {
+    let sidecar = Sidecar::dev();
+    let mut client = HealthClient::new(channel(&sidecar).await);
+    for service in ["", SERVICE] {
+        let request = HealthCheckRequest {
+            service: service.into(),
+        };
+        let answer = client.check(request).await.unwrap().into_inner();
+        assert_eq!(answer.status(), ServingStatus::Serving, "{service:?}");
+    }
+    let request = HealthCheckRequest {
+        service: "nobody".into(),
+    };
+    let status = client.check(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn reflection_names_what_this_port_serves_and_nothing_else() {
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+    use tonic_reflection::pb::v1::{ListServiceResponse, ServerReflectionRequest};
+
+    async fn ask(channel: Channel, question: MessageRequest) -> Option<MessageResponse> {
+        let request = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(question),
+        };
+        let mut client = ServerReflectionClient::new(channel);
+        let answers = client.server_reflection_info(tokio_stream::iter([request]));
+        let mut answers = answers.await.unwrap().into_inner();
+        answers.message().await.unwrap().unwrap().message_response
+    }
+    fn names(list: ListServiceResponse) -> Vec<String> {
+        list.service
+            .into_iter()
+            .map(|service| service.name)
+            .collect()
+    }
+    let sidecar = Sidecar::dev();
+    let list = || MessageRequest::ListServices(String::new());
+    let Some(MessageResponse::ListServicesResponse(found)) =
+        ask(channel(&sidecar).await, list()).await
+    else {
+        panic!("no list");
+    };
+    let found = names(found);
+    assert!(found.contains(&SERVICE.to_owned()), "{found:?}");
+    assert!(
+        found.contains(&"grpc.health.v1.Health".to_owned()),
+        "{found:?}"
+    );
+    assert!(
+        !found.iter().any(|name| name.contains("Operator")),
+        "{found:?}"
+    );
+
+    let Some(MessageResponse::ListServicesResponse(found)) =
+        ask(admin(&sidecar).await, list()).await
+    else {
+        panic!("no list");
+    };
+    assert!(names(found).contains(&"fencepost.v1.OperatorService".to_owned()));
+
+    for symbol in [SERVICE, "google.rpc.ErrorInfo", "grpc.health.v1.Health"] {
+        let question = MessageRequest::FileContainingSymbol(symbol.into());
+        let answer = ask(channel(&sidecar).await, question).await;
+        assert!(
+            matches!(answer, Some(MessageResponse::FileDescriptorResponse(_))),
+            "{symbol}: {answer:?}"
+        );
+    }
+
+    // The older version of the protocol, which many tools still speak.
+    use tonic_reflection::pb::v1alpha as old;
+    let request = old::ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(
+            old::server_reflection_request::MessageRequest::ListServices(String::new()),
+        ),
+    };
+    let mut client =
+        old::server_reflection_client::ServerReflectionClient::new(channel(&sidecar).await);
+    let answers = client.server_reflection_info(tokio_stream::iter([request]));
+    let answer = answers.await.unwrap().into_inner().message().await.unwrap();
+    assert!(answer.is_some());
+}
+
+#[tokio::test]
+async fn the_operators_calls_are_on_the_admin_socket_only() {
+    let sidecar = Sidecar::dev();
+    let request = pb::ListIncidentsRequest {
+        page_size: -1,
+        ..Default::default()
+    };
+    let mut client = OperatorServiceClient::new(channel(&sidecar).await);
+    let status = client.list_incidents(request.clone()).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented, "{status:?}");
+
+    let mut client = OperatorServiceClient::new(admin(&sidecar).await);
+    let status = client.list_incidents(request).await.unwrap_err();
+    assert_eq!(field(&status), "page_size");
+    let request = pb::ListIncidentsRequest {
+        page_token: "???".into(),
+        ..Default::default()
+    };
+    let status = client.list_incidents(request).await.unwrap_err();
+    assert_eq!(field(&status), "page_token");
+
+    let mut client = CoordinationServiceClient::new(admin(&sidecar).await);
+    let status = client
+        .inspect(pb::InspectRequest::default())
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented, "{status:?}");
+}
+
+#[tokio::test]
+async fn a_method_that_nobody_knows_is_unimplemented_in_grpc() {
+    let sidecar = Sidecar::dev();
+    let mut grpc = tonic::client::Grpc::new(channel(&sidecar).await);
+    tokio::time::timeout(Duration::from_secs(5), grpc.ready())
+        .await
+        .unwrap()
+        .unwrap();
+    let codec = tonic_prost::ProstCodec::<pb::FenceRequest, pb::FenceResponse>::default();
+    let path = http::uri::PathAndQuery::from_static("/fencepost.v1.CoordinationService/Nothing");
+    let status = grpc
+        .unary(Request::new(pb::FenceRequest::default()), path, codec)
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+}

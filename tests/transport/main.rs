@@ -1,0 +1,13 @@
+//! The sidecar's doors, configuration, start and stop, as a caller and an operator meet them.
+#![allow(
+    clippy::as_conversions,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    missing_docs
+)]
+
+mod config;
+mod doors;
+mod json;
+mod lifecycle;
+mod sidecar;
