@@ -5,5 +5,7 @@ cd "$(dirname "$0")/.."
 
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
-RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet
+# Docs are for those who work on it: private items are documented, and may be linked.
+RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
+    cargo doc --locked --no-deps --document-private-items --quiet
 .tools/venv/bin/buf lint
