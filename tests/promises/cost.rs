@@ -1,0 +1,210 @@
+//! What a call costs: requests to etcd.
+
+use fencepost::domain::decision::Verdict;
+
+use crate::support::ask::{ask, create, fresh_resource, reserve};
+use crate::support::backend::Backend;
+use crate::support::claim::applied;
+use crate::support::engines;
+use crate::support::fault::{Counts, FaultPlan, Rpc};
+use crate::support::sidecar::Sidecar;
+
+/// Each call is measured so often.
+const TIMES: usize = 5;
+
+/// One line of the table, with the most that was seen.
+struct Line {
+    call: &'static str,
+    keys_max: usize,
+    all: Vec<Counts>,
+}
+
+async fn measured<T>(plan: &FaultPlan, call: impl Future<Output = T>) -> (T, Counts) {
+    let before = plan.counts();
+    let answer = call.await;
+    (answer, plan.counts().since(&before))
+}
+
+impl Line {
+    fn new(call: &'static str) -> Self {
+        Self {
+            call,
+            keys_max: 0,
+            all: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, counts: Counts) {
+        self.keys_max = self.keys_max.max(counts.keys());
+        self.all.push(counts);
+    }
+
+    fn tell(&self, backend: &Backend) {
+        let last = self.all.last().map(ToString::to_string).unwrap_or_default();
+        let (name, call, most) = (backend.name(), self.call, self.keys_max);
+        println!("| {name:8} | {call:24} | {most} | {last} |");
+    }
+}
+
+/// Leases are granted ahead at the recent rate: some rounds, and they are at hand.
+async fn warm(sidecar: &Sidecar) {
+    for _ in 0..2 * TIMES {
+        let grant = sidecar.hold(&reserve(&fresh_resource())).await;
+        sidecar.release(&grant.id).await;
+    }
+}
+
+async fn each_call_takes_as_few_requests_as_it_can(backend: Backend) {
+    let (one, plan) = backend
+        .faulty_within(std::time::Duration::from_secs(5))
+        .await;
+    let two = backend.sidecar().await;
+    warm(&one).await;
+    let [
+        mut reserve_warm,
+        mut reserve_again,
+        mut renew,
+        mut release,
+        mut busy,
+    ] = [
+        "Reserve, warm",
+        "Reserve, same request",
+        "Renew",
+        "Release",
+        "Reserve, busy",
+    ]
+    .map(Line::new);
+    let [mut cold_new, mut cold_existing, mut warm_line, mut replay] = [
+        "Transition, new",
+        "Transition, first here",
+        "Transition, warm",
+        "Transition, replay",
+    ]
+    .map(Line::new);
+    let [mut fence, mut lookup, mut inspect] = ["Fence", "Lookup", "Inspect"].map(Line::new);
+    for _ in 0..TIMES {
+        let resource = fresh_resource();
+        let mine = reserve(&resource);
+        let (grant, counts) = measured(&plan, one.hold(&mine)).await;
+        reserve_warm.add(counts);
+        let (_, counts) = measured(&plan, one.hold(&mine)).await;
+        reserve_again.add(counts);
+        let (_, counts) = measured(&plan, one.reserve(&reserve(&resource))).await;
+        busy.add(counts);
+        let (renewed, counts) = measured(&plan, one.renew(&grant.id)).await;
+        assert_eq!(renewed.decision.verdict, Verdict::Granted);
+        assert!(
+            counts.of(Rpc::LeaseKeepAlive) >= 1,
+            "a renewal without a keepalive: {counts}"
+        );
+        renew.add(counts);
+        let (_, counts) = measured(&plan, one.fence(&resource, grant.token)).await;
+        fence.add(counts);
+        let (ended, counts) = measured(&plan, one.release(&grant.id)).await;
+        assert_eq!(ended.verdict, Verdict::Applied);
+        release.add(counts);
+
+        let order = fresh_resource();
+        let (first, counts) = measured(&plan, one.transition(&create(&order, "pending"))).await;
+        applied(&first);
+        cold_new.add(counts);
+        let pay = ask(&order, "pay")
+            .from(&["pending"])
+            .to("paid")
+            .result("receipt");
+        let (paid, counts) = measured(&plan, one.transition(&pay)).await;
+        applied(&paid);
+        warm_line.add(counts);
+        let (again, counts) = measured(&plan, one.transition(&pay)).await;
+        assert_eq!(again.verdict, Verdict::Replayed);
+        replay.add(counts);
+
+        let known_elsewhere = fresh_resource();
+        applied(&two.transition(&create(&known_elsewhere, "pending")).await);
+        let pay = ask(&known_elsewhere, "pay").from(&["pending"]).to("paid");
+        let (paid, counts) = measured(&plan, one.transition(&pay)).await;
+        applied(&paid);
+        cold_existing.add(counts);
+        let (_, counts) = measured(&plan, one.lookup(&order, "never")).await;
+        lookup.add(counts);
+        let (_, counts) = measured(&plan, one.inspect(&order)).await;
+        inspect.add(counts);
+    }
+    let table = [
+        (&reserve_warm, 1),
+        (&reserve_again, 2),
+        (&busy, 1),
+        (&renew, 2),
+        (&release, 1),
+        (&fence, 1),
+        (&cold_new, 1),
+        (&cold_existing, 2),
+        (&warm_line, 1),
+        (&replay, 0),
+        (&lookup, 1),
+        (&inspect, 1),
+    ];
+    println!("| engine   | call                     | keys, most | last, all |");
+    for (line, _) in table {
+        line.tell(&backend);
+    }
+    for (line, most) in table {
+        assert!(
+            line.keys_max <= most,
+            "{}: {} instead of {most}: {:?}",
+            line.call,
+            line.keys_max,
+            line.all
+        );
+    }
+    assert_eq!(reserve_warm.keys_max, 1, "a grant without a write?");
+    let granting = reserve_warm
+        .all
+        .iter()
+        .filter(|counts| counts.of(Rpc::LeaseGrant) > 0)
+        .count();
+    assert!(
+        granting < TIMES,
+        "a lease is granted for each Reserve, none ahead"
+    );
+}
+
+async fn many_moves_of_one_resource_share_their_writes(backend: Backend) {
+    let (one, plan) = backend
+        .faulty_within(std::time::Duration::from_secs(5))
+        .await;
+    let resource = fresh_resource();
+    applied(&one.transition(&create(&resource, "open")).await);
+    let before = plan.counts();
+    let asks = (0..200).map(|at| {
+        let (one, step) = (&one, ask(&resource, &format!("step {at}")));
+        async move { one.transition(&step).await.verdict }
+    });
+    let verdicts = futures_util::future::join_all(asks).await;
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Applied));
+    let made = plan.counts().since(&before).keys();
+    println!(
+        "| {:8} | 200 moves of one resource | {made} |",
+        backend.name()
+    );
+    assert!(
+        made <= 50,
+        "{made} requests for 200 moves of one resource at once"
+    );
+}
+
+async fn an_idle_sidecar_writes_nothing(backend: Backend) {
+    let (one, plan) = backend
+        .faulty_within(std::time::Duration::from_secs(5))
+        .await;
+    applied(&one.transition(&create(&fresh_resource(), "open")).await);
+    let before = plan.counts();
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert_eq!(plan.counts().since(&before).keys(), 0);
+}
+
+engines! {
+    each_call_takes_as_few_requests_as_it_can,
+    many_moves_of_one_resource_share_their_writes,
+    an_idle_sidecar_writes_nothing,
+}

@@ -1,0 +1,25 @@
+//! The promises of Fencepost, one module each. All but those about processes run on a real etcd and on the embedded engine.
+#![allow(
+    clippy::as_conversions,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    missing_docs
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod confirm;
+mod conflict;
+mod cost;
+mod crash;
+mod exclusive;
+mod fence;
+mod leases;
+mod limits;
+mod lost_replies;
+mod old_rounds;
+mod once;
+mod seam;
+mod spill;
+mod state;

@@ -1,0 +1,205 @@
+//! What comes from an earlier round changes nothing, even if the resource looks the same again.
+
+use fencepost::domain::decision::{Advice, Layer, Rule, Verdict};
+use fencepost::domain::record::PAST_ROUNDS_MAX;
+use fencepost::engine::Fault;
+
+use super::fence::{SHORTEST_SECONDS, over};
+use crate::support::ask::{ask, create, fresh_resource, reserve, reserve_for};
+use crate::support::backend::Backend;
+use crate::support::claim::{applied, judged, not_failed};
+use crate::support::engines;
+use crate::support::fault::{Action, Ending, Rpc};
+
+// B1
+async fn a_release_that_is_sent_again_does_not_end_the_next_round(backend: Backend) {
+    for ending in Ending::BOTH {
+        let (one, plan) = backend.faulty().await;
+        let two = backend.sidecar().await;
+        let resource = fresh_resource();
+        let first = one.hold(&reserve(&resource)).await;
+        let lost = plan
+            .when(Rpc::Txn)
+            .containing(resource.id())
+            .then(Action::LoseReply(ending));
+        not_failed(&one.try_release(&first.id).await);
+        lost.met().await;
+        let second = two.hold(&reserve(&resource)).await;
+        for sidecar in [&one, &two] {
+            let again = sidecar.release(&first.id).await;
+            judged(&again, Verdict::Replayed, Layer::Replay, Rule::Released);
+            assert_eq!(again.advice(), Advice::Acknowledge);
+            assert_eq!(sidecar.live(&resource).await, Some(second.token));
+        }
+    }
+}
+
+// B2
+async fn a_slow_worker_cannot_release_the_round_of_its_successor(backend: Backend) {
+    let [one, two] = backend.sidecars().await;
+    let resource = fresh_resource();
+    let slow = one.hold(&reserve_for(&resource, SHORTEST_SECONDS)).await;
+    over(&two, &resource).await;
+    let successor = two.hold(&reserve(&resource)).await;
+    for sidecar in [&one, &two] {
+        let late = sidecar.release(&slow.id).await;
+        judged(&late, Verdict::Replayed, Layer::Replay, Rule::Lost);
+        let live = late.now.unwrap().live.unwrap();
+        assert_eq!(live.token, successor.token, "it shows who holds it since");
+        let third = sidecar.reserve(&reserve(&resource)).await.decision;
+        judged(&third, Verdict::Busy, Layer::Fence, Rule::Held);
+    }
+    let renewed = two.renew(&successor.id).await;
+    judged(
+        &renewed.decision,
+        Verdict::Granted,
+        Layer::Fence,
+        Rule::Renewed,
+    );
+}
+
+// B8
+async fn a_release_that_never_left_says_so_and_works_when_it_is_sent_again(backend: Backend) {
+    let (one, plan) = backend.faulty().await;
+    let two = backend.sidecar().await;
+    let resource = fresh_resource();
+    let grant = one.hold(&reserve(&resource)).await;
+    let cuts = plan.cut_all();
+    let answer = one.try_release(&grant.id).await;
+    assert!(
+        matches!(answer, Err(Fault::StoreUnavailable { .. })),
+        "{answer:?}"
+    );
+    assert_eq!(two.live(&resource).await, Some(grant.token));
+    for cut in cuts {
+        cut.lift();
+    }
+    let again = one.release(&grant.id).await;
+    judged(&again, Verdict::Applied, Layer::Result, Rule::Ended);
+    let next = one.hold(&reserve(&resource)).await;
+    assert!(next.token > grant.token);
+}
+
+// A14
+async fn a_hold_that_ran_out_cannot_be_confirmed_even_if_nobody_took_it_since(backend: Backend) {
+    let [one, two] = backend.sidecars().await;
+    let seat = fresh_resource();
+    let hold = one.hold(&reserve_for(&seat, SHORTEST_SECONDS)).await;
+    applied(&one.transition(&create(&seat, "held").under(&hold.id)).await);
+    over(&two, &seat).await;
+    let confirm = ask(&seat, "confirm")
+        .from(&["held"])
+        .to("confirmed")
+        .under(&hold.id);
+    for sidecar in [&one, &two] {
+        let refused = sidecar.transition(&confirm).await;
+        judged(&refused, Verdict::Fenced, Layer::Fence, Rule::Lost);
+        let now = refused.now.unwrap();
+        assert_eq!(now.live, None, "nobody took it");
+        assert_eq!(sidecar.state(&seat).await, "held");
+        let renewed = sidecar.renew(&hold.id).await;
+        judged(&renewed.decision, Verdict::Fenced, Layer::Fence, Rule::Lost);
+        assert_eq!(renewed.grant, None);
+    }
+}
+
+// ABA: same holder, same TTL, same state; another round.
+async fn a_round_that_looks_the_same_is_not_the_same(backend: Backend) {
+    let [one, two] = backend.sidecars().await;
+    let seat = fresh_resource();
+    applied(&one.transition(&create(&seat, "held")).await);
+    let first = one.hold(&reserve(&seat)).await;
+    one.release(&first.id).await;
+    let second = one.hold(&reserve(&seat)).await;
+    for sidecar in [&two, &one] {
+        let released = sidecar.release(&first.id).await;
+        judged(&released, Verdict::Replayed, Layer::Replay, Rule::Released);
+        let renewed = sidecar.renew(&first.id).await;
+        judged(
+            &renewed.decision,
+            Verdict::Fenced,
+            Layer::Fence,
+            Rule::Released,
+        );
+        let free = ask(&seat, "free")
+            .from(&["held"])
+            .to("free")
+            .under(&first.id);
+        let moved = sidecar.transition(&free).await;
+        judged(&moved, Verdict::Fenced, Layer::Fence, Rule::Released);
+        assert_eq!(sidecar.state(&seat).await, "held");
+        assert_eq!(sidecar.live(&seat).await, Some(second.token));
+    }
+    let free = ask(&seat, "free")
+        .from(&["held"])
+        .to("free")
+        .under(&second.id);
+    applied(&two.transition(&free).await);
+}
+
+async fn a_round_so_old_that_the_record_forgot_its_end_is_still_harmless(backend: Backend) {
+    let sidecars = backend.sidecars().await;
+    let resource = fresh_resource();
+    let mut rounds = Vec::new();
+    for round in 0..PAST_ROUNDS_MAX + 4 {
+        let grant = sidecars[round % 2].hold(&reserve(&resource)).await;
+        sidecars[round % 2].release(&grant.id).await;
+        rounds.push(grant);
+    }
+    let live = sidecars[0].hold(&reserve(&resource)).await;
+    for sidecar in &sidecars {
+        let oldest = sidecar.release(&rounds[0].id).await;
+        judged(&oldest, Verdict::Replayed, Layer::Replay, Rule::Over);
+        let latest = sidecar.release(&rounds.last().unwrap().id).await;
+        judged(&latest, Verdict::Replayed, Layer::Replay, Rule::Released);
+        assert_eq!(sidecar.live(&resource).await, Some(live.token));
+    }
+}
+
+async fn an_operation_finished_without_the_round_that_reports_it_is_fenced_and_its_result_kept(
+    backend: Backend,
+) {
+    let [one, two] = backend.sidecars().await;
+    let resource = fresh_resource();
+    applied(&one.transition(&create(&resource, "pending")).await);
+    let pay = ask(&resource, "pay").from(&["pending"]).to("paid");
+    let lost = one.hold(&reserve(&resource)).await;
+    one.release(&lost.id).await;
+    let second = two.hold(&reserve(&resource)).await;
+    applied(
+        &two.transition(&pay.clone().under(&second.id).result("second"))
+            .await,
+    );
+    let late = one
+        .transition(&pay.clone().under(&lost.id).result("first"))
+        .await;
+    judged(
+        &late,
+        Verdict::Fenced,
+        Layer::Replay,
+        Rule::DoneWithoutRound,
+    );
+    assert_eq!(late.result, None);
+    let incidents = two.incidents(&resource).await;
+    assert_eq!(incidents.len(), 1, "{incidents:?}");
+    assert_eq!(late.incident.as_ref(), Some(&incidents[0].id));
+    assert_eq!(
+        incidents[0].evidence,
+        Some(crate::support::ask::body("first"))
+    );
+    two.release(&second.id).await;
+    let third = two.hold(&reserve(&resource)).await;
+    let live = one.transition(&pay.under(&third.id).result("third")).await;
+    assert_eq!(live.verdict, Verdict::Replayed, "{live:?}");
+    assert_eq!(live.result, Some(crate::support::ask::body("second")));
+}
+
+engines! {
+    a_release_that_is_sent_again_does_not_end_the_next_round,
+    a_slow_worker_cannot_release_the_round_of_its_successor,
+    a_release_that_never_left_says_so_and_works_when_it_is_sent_again,
+    a_hold_that_ran_out_cannot_be_confirmed_even_if_nobody_took_it_since,
+    a_round_that_looks_the_same_is_not_the_same,
+    a_round_so_old_that_the_record_forgot_its_end_is_still_harmless,
+    an_operation_finished_without_the_round_that_reports_it_is_fenced_and_its_result_kept,
+}

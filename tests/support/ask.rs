@@ -1,0 +1,166 @@
+//! Requests, with what a test does not care about filled in.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fencepost::domain::digest::ContentDigest;
+use fencepost::domain::ids::{
+    Holder, IdentityName, IdentityValue, Kind, OperationId, RequestId, ReservationId, ResourceId,
+    StateName,
+};
+use fencepost::domain::outcome::StoredResult;
+use fencepost::domain::request::{Intent, Move, Reserve, Transition, Ttl};
+use uuid::Uuid;
+
+/// A resource by kind and id.
+pub(crate) fn resource_of(kind: &str, id: &str) -> ResourceId {
+    let kind = Kind::parse(kind).expect("a kind");
+    ResourceId::new(kind, id).expect("an id")
+}
+
+/// An order.
+pub(crate) fn resource(id: &str) -> ResourceId {
+    resource_of("order", id)
+}
+
+/// An order that no other test knows, whose id stands in its keys as it is.
+pub(crate) fn fresh_resource() -> ResourceId {
+    resource(&Uuid::new_v4().simple().to_string())
+}
+
+/// A fresh attempt to reserve, with the default TTL.
+pub(crate) fn reserve(resource: &ResourceId) -> Reserve {
+    Reserve {
+        resource: resource.clone(),
+        request: fresh_request(),
+        ttl: Ttl::parse(None).expect("there is a default"),
+        holder: Some(Holder::parse("worker").expect("a name")),
+    }
+}
+
+/// The same, for so many seconds.
+pub(crate) fn reserve_for(resource: &ResourceId, seconds: u32) -> Reserve {
+    let ttl = Duration::from_secs(seconds.into());
+    Reserve {
+        ttl: Ttl::parse(Some(ttl)).expect("a TTL"),
+        ..reserve(resource)
+    }
+}
+
+/// A request id that was never used.
+pub(crate) fn fresh_request() -> RequestId {
+    RequestId::parse(&Uuid::new_v4().to_string()).expect("a random UUID")
+}
+
+/// A result with nothing but a body.
+pub(crate) fn body(body: impl AsRef<[u8]>) -> StoredResult {
+    StoredResult {
+        body: Bytes::copy_from_slice(body.as_ref()),
+        ..StoredResult::default()
+    }
+}
+
+/// A Transition in the making. Until it is told otherwise: run once, with a fixed content and no result.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask(Transition);
+
+/// Begins one.
+pub(crate) fn ask(resource: &ResourceId, operation: &str) -> Ask {
+    Ask(Transition {
+        resource: resource.clone(),
+        intent: Intent {
+            operation: OperationId::parse(operation).expect("an operation id"),
+            identity: [].into(),
+            digest: ContentDigest::of_json(b"{}").expect("JSON"),
+            from: Vec::new(),
+            movement: None,
+        },
+        reservation: None,
+        result: None,
+    })
+}
+
+/// Creates a resource in a state.
+pub(crate) fn create(resource: &ResourceId, state: &str) -> Ask {
+    ask(resource, "create").initial("new").to(state)
+}
+
+impl Ask {
+    pub(crate) fn build(&self) -> Transition {
+        self.0.clone()
+    }
+
+    /// Its content, JSON.
+    pub(crate) fn json(mut self, text: &str) -> Self {
+        self.0.intent.digest = ContentDigest::of_json(text.as_bytes()).expect("JSON");
+        self
+    }
+
+    /// Its content, any bytes.
+    pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {
+        self.0.intent.digest = ContentDigest::of_raw(bytes).expect("within the limit");
+        self
+    }
+
+    pub(crate) fn from(mut self, states: &[&str]) -> Self {
+        self.0.intent.from = states.iter().map(|state| state_name(state)).collect();
+        self
+    }
+
+    pub(crate) fn to(mut self, state: &str) -> Self {
+        self.movement().to = Some(state_name(state));
+        self
+    }
+
+    pub(crate) fn initial(mut self, state: &str) -> Self {
+        self.movement().initial = Some(state_name(state));
+        self
+    }
+
+    /// A move that leaves the state as it is.
+    pub(crate) fn stay(mut self) -> Self {
+        self.movement();
+        self
+    }
+
+    pub(crate) fn sets(mut self, name: &str, value: &str) -> Self {
+        let (name, value) = identity(name, value);
+        self.movement().sets.insert(name, value);
+        self
+    }
+
+    pub(crate) fn matching(mut self, name: &str, value: &str) -> Self {
+        let (name, value) = identity(name, value);
+        self.0.intent.identity.insert(name, value);
+        self
+    }
+
+    pub(crate) fn under(mut self, round: &ReservationId) -> Self {
+        self.0.reservation = Some(round.clone());
+        self
+    }
+
+    pub(crate) fn result(mut self, bytes: impl AsRef<[u8]>) -> Self {
+        self.0.result = Some(body(bytes));
+        self
+    }
+
+    pub(crate) fn full_result(mut self, result: StoredResult) -> Self {
+        self.0.result = Some(result);
+        self
+    }
+
+    fn movement(&mut self) -> &mut Move {
+        self.0.intent.movement.get_or_insert_default()
+    }
+}
+
+fn state_name(text: &str) -> StateName {
+    StateName::parse(text).expect("a state")
+}
+
+fn identity(name: &str, value: &str) -> (IdentityName, IdentityValue) {
+    let name = IdentityName::parse(name).expect("an identity name");
+    let value = IdentityValue::parse(value).expect("an identity value");
+    (name, value)
+}

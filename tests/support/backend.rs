@@ -1,0 +1,134 @@
+//! Where the state lives in a test: a real etcd or the embedded engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{Channel, Client, GetOptions};
+use fencepost::embedded::Engine as EmbeddedEngine;
+use tonic::transport::Endpoint;
+use uuid::Uuid;
+
+use super::etcd::Etcd;
+use super::fault::{FaultPlan, FaultyLink};
+use super::sidecar::Sidecar;
+
+/// One call of a sidecar to etcd may take this long; tests of silence wait for it.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Tests in which a reply never comes do not wait longer than this for each.
+pub(crate) const SHORT_CALL_TIMEOUT: Duration = Duration::from_millis(700);
+/// How long a probe for readiness may take.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A place for state, with a prefix of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Backend {
+    place: Place,
+    prefix: String,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Real(Arc<Etcd>),
+    Embedded(EmbeddedEngine),
+}
+
+impl Backend {
+    /// On the etcd that this test binary shares.
+    pub(crate) async fn real() -> Self {
+        Self::on(Place::Real(Etcd::shared().await))
+    }
+
+    /// On an etcd that a test may stop.
+    pub(crate) fn of_etcd(etcd: Arc<Etcd>) -> Self {
+        Self::on(Place::Real(etcd))
+    }
+
+    /// On a fresh embedded engine.
+    pub(crate) fn embedded() -> Self {
+        Self::on(Place::Embedded(EmbeddedEngine::new()))
+    }
+
+    fn on(place: Place) -> Self {
+        let prefix = format!("/t{}/", Uuid::new_v4().simple());
+        Self { place, prefix }
+    }
+
+    /// What every key of this test begins with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// For the table of costs.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.place {
+            Place::Real(_) => "etcd",
+            Place::Embedded(_) => "embedded",
+        }
+    }
+
+    /// A connection of its own.
+    pub(crate) fn channel(&self) -> Channel {
+        match &self.place {
+            Place::Real(etcd) => connection(etcd.url()),
+            Place::Embedded(engine) => engine.channel(),
+        }
+    }
+
+    /// A sidecar on it.
+    pub(crate) async fn sidecar(&self) -> Sidecar {
+        Sidecar::open(self.channel(), &self.prefix, CALL_TIMEOUT).await
+    }
+
+    /// Two of them, as in every test of concurrency.
+    pub(crate) async fn sidecars(&self) -> [Sidecar; 2] {
+        [self.sidecar().await, self.sidecar().await]
+    }
+
+    /// A sidecar with the seam for faults between it and etcd. It gives up on a silent etcd soon.
+    pub(crate) async fn faulty(&self) -> (Sidecar, FaultPlan) {
+        self.faulty_within(SHORT_CALL_TIMEOUT).await
+    }
+
+    /// The same, with its own patience.
+    pub(crate) async fn faulty_within(&self, call_timeout: Duration) -> (Sidecar, FaultPlan) {
+        let (channel, plan) = FaultyLink::wrap(self.channel());
+        let sidecar = Sidecar::open(channel, &self.prefix, call_timeout).await;
+        (sidecar, plan)
+    }
+
+    /// A plain client, for looking behind the sidecars' backs.
+    pub(crate) async fn raw(&self) -> Client {
+        let client = Client::from_channel(self.channel(), None).await;
+        client.expect("a raw channel connects to nothing")
+    }
+
+    /// All keys of this test, and their values.
+    pub(crate) async fn dump(&self) -> Vec<(String, Vec<u8>)> {
+        let all = Some(GetOptions::new().with_prefix());
+        let found = self.raw().await.get(self.prefix.clone(), all).await;
+        let found = found.expect("etcd answers a range");
+        let pair = |entry: &etcd_client::KeyValue| {
+            let key = String::from_utf8_lossy(entry.key()).into_owned();
+            (key, entry.value().to_vec())
+        };
+        found.kvs().iter().map(pair).collect()
+    }
+}
+
+/// A connection that is made when it is first used.
+pub(crate) fn connection(url: &str) -> Channel {
+    let endpoint = Endpoint::from_shared(url.to_owned()).expect("an address");
+    Channel::Tonic(endpoint.connect_lazy())
+}
+
+/// Whether a member answers a linearizable read.
+pub(super) async fn linearizable_read(url: &str) -> bool {
+    let probe = async {
+        let client = Client::from_channel(connection(url), None).await;
+        let mut client = client.expect("a raw channel connects to nothing");
+        client.get("ready", None).await.is_ok()
+    };
+    tokio::time::timeout(PROBE_TIMEOUT, probe)
+        .await
+        .unwrap_or_default()
+}

@@ -1,0 +1,149 @@
+//! A real etcd on loopback.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+use super::child::Child;
+
+/// How long etcd may take to answer a linearizable read after its start.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// Another process may take a free port before etcd does; so often a start is tried anew.
+const STARTS_MAX: usize = 5;
+/// The members are on one machine; the defaults are for networks.
+const HEARTBEAT_MS: &str = "50";
+const ELECTION_MS: &str = "500";
+
+/// One etcd member that is its own cluster. It ends with its last handle, and with the test binary.
+#[derive(Debug)]
+pub(crate) struct Etcd {
+    child: Child,
+    url: String,
+    peer_url: String,
+    // Below `child`, so that the process is gone before its files are.
+    directory: TempDir,
+}
+
+static SHARED: OnceCell<Arc<Etcd>> = OnceCell::const_new();
+
+impl Etcd {
+    /// The instance that this test binary shares; every test uses a prefix of its own.
+    pub(crate) async fn shared() -> Arc<Self> {
+        let start = || async { Arc::new(Self::start().await) };
+        Arc::clone(SHARED.get_or_init(start).await)
+    }
+
+    /// An instance of its own, for a test that stops it.
+    pub(crate) async fn start() -> Self {
+        let directory = tempfile::Builder::new().prefix("fencepost-etcd-").tempdir();
+        let mut directory = directory.expect("a temporary directory");
+        for attempt in 0..STARTS_MAX {
+            let etcd = Self::launch(directory, free_url(), free_url(), attempt);
+            if etcd.ready().await {
+                return etcd;
+            }
+            let logs = etcd.child.logs();
+            assert!(logs.contains("address already in use"), "etcd:\n{logs}");
+            directory = etcd.directory;
+        }
+        panic!("no free port in {STARTS_MAX} starts");
+    }
+
+    /// Kills it and starts it anew on its data.
+    pub(crate) async fn restart(self) -> Self {
+        self.child.kill().await;
+        let etcd = Self::launch(self.directory, self.url, self.peer_url, STARTS_MAX);
+        assert!(etcd.ready().await, "etcd:\n{}", etcd.child.logs());
+        etcd
+    }
+
+    /// Its address.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its process.
+    pub(crate) fn child(&self) -> &Child {
+        &self.child
+    }
+
+    fn launch(directory: TempDir, url: String, peer_url: String, attempt: usize) -> Self {
+        let data = directory.path().join("data");
+        let mut arguments = vec![
+            "--name=test".to_owned(),
+            format!("--data-dir={}", data.display()),
+            format!("--listen-client-urls={url}"),
+            format!("--advertise-client-urls={url}"),
+            format!("--listen-peer-urls={peer_url}"),
+            format!("--initial-advertise-peer-urls={peer_url}"),
+            format!("--initial-cluster=test={peer_url}"),
+            format!("--heartbeat-interval={HEARTBEAT_MS}"),
+            format!("--election-timeout={ELECTION_MS}"),
+            "--logger=zap".to_owned(),
+            "--log-outputs=stderr".to_owned(),
+        ];
+        if can_skip_fsync() {
+            arguments.push("--unsafe-no-fsync".to_owned());
+        }
+        let log = directory.path().join(format!("etcd-{attempt}"));
+        let remove = Some(directory.path());
+        Self {
+            child: Child::start(&program(), &arguments, &[], &log, remove),
+            url,
+            peer_url,
+            directory,
+        }
+    }
+
+    /// Polls a linearizable read: only a member with a leader answers it.
+    async fn ready(&self) -> bool {
+        let looked = tokio::time::timeout(READY_WITHIN, async {
+            while self.child.runs() {
+                if super::backend::linearizable_read(&self.url).await {
+                    return true;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            false
+        });
+        looked.await.unwrap_or(false)
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_url() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let address = listener.local_addr().expect("it is bound");
+    format!("http://{address}")
+}
+
+fn program() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    let look = || {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&path)
+            .map(|directory| directory.join("etcd"))
+            .find(|candidate| candidate.is_file());
+        found.expect(
+            "these tests need a real etcd, 3.4 or newer, and there is no `etcd` in PATH: \
+             run them by `make test`, which brings one, or install it",
+        )
+    };
+    FOUND.get_or_init(look).clone()
+}
+
+/// Whether this version can leave the disk alone (3.5 and newer): a test binary does not survive a power cut anyhow.
+fn can_skip_fsync() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let help = Command::new(program()).arg("--help").output();
+        let help = help.expect("etcd --help runs");
+        let text = [help.stdout, help.stderr].concat();
+        String::from_utf8_lossy(&text).contains("--unsafe-no-fsync")
+    })
+}

@@ -1,0 +1,195 @@
+//! Faults on the stream of keepalives, message by message.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bytes::{Bytes, BytesMut};
+use etcd_client::proto::{PbLeaseKeepAliveRequest, PbLeaseKeepAliveResponse};
+use http::{Request, Response, request};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use prost::Message as _;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+use tonic::body::Body;
+
+use super::fault::{Action, Answer, Ending, FaultPlan, MESSAGE_HEAD_BYTES, Rpc, Rule};
+
+/// Messages under way in each direction.
+const UNDER_WAY_MAX: usize = 16;
+
+type Frames = mpsc::Sender<Result<Frame<Bytes>, Status>>;
+
+/// One stream.
+struct Stream {
+    plan: FaultPlan,
+    head: request::Parts,
+    /// Replies to throw away, by lease.
+    lost: Mutex<BTreeMap<i64, Arc<Rule>>>,
+    broken: watch::Sender<bool>,
+}
+
+/// Carries a stream of keepalives to etcd.
+pub(super) async fn carry_keep_alive(plan: FaultPlan, request: Request<Body>) -> Answer {
+    let (head, body) = request.into_parts();
+    let stream = Arc::new(Stream {
+        plan: plan.clone(),
+        head: head.clone(),
+        lost: Mutex::default(),
+        broken: watch::Sender::new(false),
+    });
+    let (to_etcd, requests) = mpsc::channel(UNDER_WAY_MAX);
+    tokio::spawn(Arc::clone(&stream).carry_requests(body, to_etcd));
+    let mut broken = stream.broken.subscribe();
+    let body = Body::new(StreamBody::new(ReceiverStream::new(requests)));
+    let answer = tokio::select! {
+        answer = plan.to_etcd(Request::from_parts(head, body)) => answer?,
+        _ = broken.wait_for(|broken| *broken) => return Err(Box::new(line_broke())),
+    };
+    let (head, body) = answer.into_parts();
+    let (to_caller, replies) = mpsc::channel(UNDER_WAY_MAX);
+    tokio::spawn(stream.carry_replies(body, to_caller));
+    let body = Body::new(StreamBody::new(ReceiverStream::new(replies)));
+    Ok(Response::from_parts(head, body))
+}
+
+fn line_broke() -> Status {
+    Status::unavailable("the line broke")
+}
+
+impl Stream {
+    async fn carry_requests(self: Arc<Self>, mut body: Body, to_etcd: Frames) {
+        let mut messages = Messages::default();
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                () = to_etcd.closed() => None,
+            };
+            let Some(Ok(frame)) = frame else { return };
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            for whole in messages.split(&data) {
+                if let Some(whole) = self.judge(whole).await
+                    && to_etcd.send(Ok(Frame::data(whole))).await.is_err()
+                {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What of a message goes on to etcd now.
+    async fn judge(self: &Arc<Self>, whole: Bytes) -> Option<Bytes> {
+        self.plan.count(Rpc::LeaseKeepAlive);
+        let message = whole.slice(MESSAGE_HEAD_BYTES..);
+        let Some(rule) = self.plan.take(Rpc::LeaseKeepAlive, &message) else {
+            return Some(whole);
+        };
+        match rule.action {
+            Action::LoseReply(_) => {
+                let asked = PbLeaseKeepAliveRequest::decode(message).expect("a keepalive");
+                self.lost.lock().unwrap().insert(asked.id, rule);
+                Some(whole)
+            }
+            Action::DeliverLate(ending) => {
+                let (plan, held) = (self.plan.clone(), Arc::clone(&rule));
+                let body = Body::new(Full::new(whole));
+                let request = Request::from_parts(self.head.clone(), body);
+                tokio::spawn(async move {
+                    held.wait_for_delivery().await;
+                    plan.to_etcd_and_forget(request).await;
+                    held.arrive();
+                });
+                rule.meet();
+                if ending == Ending::Reset {
+                    self.broken.send_replace(true);
+                }
+                None
+            }
+            Action::Hold => {
+                rule.meet();
+                rule.wait_for_delivery().await;
+                rule.arrive();
+                Some(whole)
+            }
+            Action::Cut | Action::Lose => {
+                rule.meet();
+                self.broken.send_replace(true);
+                None
+            }
+            Action::SlowRequest(delay) | Action::SlowReply(delay) => {
+                rule.meet();
+                tokio::time::sleep(delay).await;
+                Some(whole)
+            }
+        }
+    }
+
+    async fn carry_replies(self: Arc<Self>, mut body: Body, to_caller: Frames) {
+        let mut broken = self.broken.subscribe();
+        let mut messages = Messages::default();
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                _ = broken.wait_for(|broken| *broken) => Some(Err(line_broke())),
+                () = to_caller.closed() => None,
+            };
+            let Some(frame) = frame else { return };
+            let frame = match frame.map(Frame::into_data) {
+                Ok(Ok(data)) => {
+                    for whole in messages.split(&data) {
+                        if !self.loses(&whole) {
+                            let _ = to_caller.send(Ok(Frame::data(whole))).await;
+                        }
+                    }
+                    continue;
+                }
+                Ok(Err(trailers)) => Ok(trailers),
+                Err(error) => Err(error),
+            };
+            let last = frame.is_err();
+            let _ = to_caller.send(frame).await;
+            if last {
+                return;
+            }
+        }
+    }
+
+    fn loses(&self, whole: &Bytes) -> bool {
+        let message = whole.slice(MESSAGE_HEAD_BYTES..);
+        let reply = PbLeaseKeepAliveResponse::decode(message).expect("a keepalive's reply");
+        let Some(rule) = self.lost.lock().unwrap().remove(&reply.id) else {
+            return false;
+        };
+        rule.meet();
+        rule.arrive();
+        if matches!(rule.action, Action::LoseReply(Ending::Reset)) {
+            self.broken.send_replace(true);
+        }
+        true
+    }
+}
+
+/// Cuts a stream of bytes into messages, each with its head.
+#[derive(Default)]
+struct Messages {
+    rest: BytesMut,
+}
+
+impl Messages {
+    fn split(&mut self, data: &[u8]) -> Vec<Bytes> {
+        self.rest.extend_from_slice(data);
+        let mut whole = Vec::new();
+        while let Some([_, a, b, c, d]) = self.rest.first_chunk::<MESSAGE_HEAD_BYTES>() {
+            let length = u32::from_be_bytes([*a, *b, *c, *d]);
+            let length = MESSAGE_HEAD_BYTES + usize::try_from(length).expect("32 bits fit");
+            if self.rest.len() < length {
+                break;
+            }
+            whole.push(self.rest.split_to(length).freeze());
+        }
+        whole
+    }
+}

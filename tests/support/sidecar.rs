@@ -1,0 +1,174 @@
+//! A sidecar in this process: a store and an engine, without the door.
+
+use std::time::Duration;
+
+use etcd_client::Channel;
+use fencepost::domain::decision::{Decision, Grant, Snapshot, Verdict};
+use fencepost::domain::ids::{Nonce, OperationId, ReservationId, ResourceId};
+use fencepost::domain::incident::Incident;
+use fencepost::domain::request::{EndedRounds, Fence, Reserve};
+use fencepost::domain::token::{FencingToken, Timeline};
+use fencepost::engine::{Boottime, Caller, Engine, EngineOptions, Fault, Known, Reserved};
+use fencepost::store::{Endpoint, Prefix, Store, StoreOptions};
+use uuid::Uuid;
+
+use super::ask::Ask;
+
+/// How long a caller waits.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Where the tests' first timelines begin, in seconds since 1970.
+const FIRST_SECONDS: u64 = 1_800_000_000;
+/// More incidents than any test raises on one prefix.
+const INCIDENTS_MAX: usize = 1_000;
+
+/// One sidecar. The methods that answer a decision fail the test on a fault; those that begin with `try` answer it.
+#[derive(Clone, Debug)]
+pub(crate) struct Sidecar {
+    pub(crate) engine: Engine,
+    store: Store,
+}
+
+impl Sidecar {
+    pub(crate) async fn open(channel: Channel, prefix: &str, call_timeout: Duration) -> Self {
+        let id = Nonce::from_bytes(*Uuid::new_v4().as_bytes());
+        let first = Timeline::first(id, FIRST_SECONDS);
+        Self::open_with(channel, prefix, call_timeout, first).await
+    }
+
+    pub(crate) async fn open_with(
+        channel: Channel,
+        prefix: &str,
+        call_timeout: Duration,
+        first: Timeline,
+    ) -> Self {
+        let endpoint = Endpoint {
+            name: "test".to_owned(),
+            channel,
+        };
+        let options = StoreOptions {
+            prefix: Prefix::parse(prefix).expect("a prefix"),
+            call_timeout,
+        };
+        let store = Store::open(vec![endpoint], options, first).await;
+        let store = store.expect("the store opens");
+        let engine = Engine::start(store.clone(), EngineOptions::default());
+        Self { engine, store }
+    }
+
+    pub(crate) fn timeline(&self) -> Timeline {
+        self.store.timeline()
+    }
+
+    pub(crate) fn key_of(&self, resource: &ResourceId) -> String {
+        self.store.key_of(resource)
+    }
+
+    pub(crate) async fn try_reserve(&self, ask: &Reserve) -> Result<Reserved, Fault> {
+        self.engine.reserve(ask.clone(), caller()).await
+    }
+
+    pub(crate) async fn reserve(&self, ask: &Reserve) -> Reserved {
+        let reserved = self.try_reserve(ask).await.expect("Reserve is judged");
+        let granted = reserved.decision.verdict == Verdict::Granted;
+        assert_eq!(reserved.grant.is_some(), granted, "{reserved:?}");
+        reserved
+    }
+
+    /// Reserves what must be free.
+    pub(crate) async fn hold(&self, ask: &Reserve) -> Grant {
+        let reserved = self.reserve(ask).await;
+        let decision = reserved.decision;
+        reserved
+            .grant
+            .unwrap_or_else(|| panic!("{decision:?} instead of a reservation"))
+    }
+
+    pub(crate) async fn try_renew(&self, round: &ReservationId) -> Result<Reserved, Fault> {
+        self.engine.renew(round.clone(), caller()).await
+    }
+
+    pub(crate) async fn renew(&self, round: &ReservationId) -> Reserved {
+        self.try_renew(round).await.expect("Renew is judged")
+    }
+
+    pub(crate) async fn try_release(&self, round: &ReservationId) -> Result<Decision, Fault> {
+        self.engine.release(round.clone(), caller()).await
+    }
+
+    pub(crate) async fn release(&self, round: &ReservationId) -> Decision {
+        self.try_release(round).await.expect("Release is judged")
+    }
+
+    pub(crate) async fn try_transition(&self, ask: &Ask) -> Result<Decision, Fault> {
+        self.engine.transition(ask.build(), caller()).await
+    }
+
+    pub(crate) async fn transition(&self, ask: &Ask) -> Decision {
+        let decision = self.try_transition(ask).await;
+        decision.expect("Transition is judged")
+    }
+
+    pub(crate) async fn fence(&self, resource: &ResourceId, token: FencingToken) -> Decision {
+        self.fence_with(resource, token, EndedRounds::Refused).await
+    }
+
+    pub(crate) async fn fence_with(
+        &self,
+        resource: &ResourceId,
+        token: FencingToken,
+        ended: EndedRounds,
+    ) -> Decision {
+        let ask = Fence {
+            resource: resource.clone(),
+            token,
+            ended,
+        };
+        let decision = self.engine.fence(ask, caller()).await;
+        decision.expect("Fence is judged")
+    }
+
+    pub(crate) async fn lookup(&self, resource: &ResourceId, operation: &str) -> Known {
+        let operation = OperationId::parse(operation).expect("an operation id");
+        let known = self.engine.lookup(resource.clone(), operation, caller());
+        known.await.expect("Lookup is answered")
+    }
+
+    pub(crate) async fn inspect(&self, resource: &ResourceId) -> Snapshot {
+        let snapshot = self.engine.inspect(resource.clone(), caller()).await;
+        snapshot.expect("Inspect is answered")
+    }
+
+    /// The state of a resource; empty if it has none.
+    pub(crate) async fn state(&self, resource: &ResourceId) -> String {
+        let state = self.inspect(resource).await.state;
+        state.map_or(String::new(), |state| state.to_string())
+    }
+
+    /// The token of the live reservation.
+    pub(crate) async fn live(&self, resource: &ResourceId) -> Option<FencingToken> {
+        let live = self.inspect(resource).await.live;
+        live.map(|live| live.token)
+    }
+
+    /// All incidents of a resource.
+    pub(crate) async fn incidents(&self, resource: &ResourceId) -> Vec<Incident> {
+        let page = self.engine.incidents(None, INCIDENTS_MAX, caller()).await;
+        let mut page = page.expect("incidents are listed");
+        page.retain(|incident| incident.resource == *resource);
+        page
+    }
+}
+
+/// A caller who arrives now and waits long enough.
+pub(crate) fn caller() -> Caller {
+    caller_for(PATIENCE)
+}
+
+/// A caller who arrives now and waits so long.
+pub(crate) fn caller_for(patience: Duration) -> Caller {
+    let arrived = Boottime::now();
+    Caller {
+        arrived,
+        deadline: arrived.plus(patience),
+    }
+}
