@@ -1,14 +1,33 @@
-//! The commands.
+//! The command line: one file per group of commands, one for what they share.
 
+mod address;
+mod demo;
+mod exit;
+mod incidents;
+mod json;
+mod output;
+mod proto_dir;
+mod question;
+mod reservation;
 pub mod serve;
+mod session;
+mod table;
+mod transition;
+mod trouble;
+mod values;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use self::exit::{Exit, HELP};
+use self::trouble::Trouble;
+use crate::proto::v1::Resource;
 
 /// A coordination sidecar: Reserve, Transition and Fence, kept in etcd
 #[derive(Debug, Parser)]
-#[command(name = "fencepost", version)]
+#[command(name = "fencepost", version, after_help = HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -20,11 +39,62 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Run the sidecar on a store in memory; nothing survives its end
     Dev(Box<serve::DevArgs>),
+    /// Play the scenes that go wrong without a sidecar, and check how they come out
+    #[command(after_help = demo::HELP)]
+    Demo(demo::DemoArgs),
+    /// Take a resource for a limited time, with a fencing token
+    #[command(after_help = HELP)]
+    Reserve(reservation::ReserveArgs),
+    /// Make a live reservation last for its whole time again
+    #[command(after_help = HELP)]
+    Renew(reservation::RoundArgs),
+    /// End a reservation
+    #[command(after_help = HELP)]
+    Release(reservation::RoundArgs),
+    /// Judge a message and, if it may, commit its move and its result
+    #[command(after_help = HELP)]
+    Transition(Box<transition::TransitionArgs>),
+    /// Ask whether a token is the live grant of a resource
+    #[command(after_help = HELP)]
+    Fence(question::FenceArgs),
+    /// Ask what has become of an operation
+    #[command(after_help = HELP)]
+    Lookup(question::LookupArgs),
+    /// Show a resource as it stands
+    #[command(after_help = HELP)]
+    Inspect(question::InspectArgs),
+    /// List what a person must judge, over the sidecar's admin socket
+    #[command(after_help = HELP)]
+    Incidents(incidents::IncidentsArgs),
+    /// Write the interface's proto files into a directory
+    Proto(proto_dir::ProtoArgs),
 }
 
-/// Reads the command line and does what it says.
+/// What is coordinated.
+#[derive(Clone, Debug, Args)]
+struct ResourceArgs {
+    /// Kind of the resource, such as `order`
+    kind: String,
+    /// Id of the resource, such as `1001`; kept exactly as given
+    id: String,
+}
+
+impl From<ResourceArgs> for Resource {
+    fn from(args: ResourceArgs) -> Self {
+        Self {
+            kind: args.kind,
+            id: args.id,
+        }
+    }
+}
+
+/// Reads the command line, does what it says, and says how it went.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let mut command = Cli::command().mut_subcommands(|sub| sub.mut_args(without_empty_variable));
+    let cli = match Cli::from_arg_matches(&command.get_matches_mut()) {
+        Ok(cli) => cli,
+        Err(error) => error.format(&mut command).exit(),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -32,13 +102,71 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("fencepost: cannot start: {error}");
-            return ExitCode::FAILURE;
+            return Exit::Failed.into();
         }
     };
-    runtime.block_on(async {
-        match cli.command {
-            Command::Serve(args) => serve::serve(*args).await,
-            Command::Dev(args) => serve::dev(*args).await,
+    runtime.block_on(run(cli.command))
+}
+
+/// A variable that is set but empty counts as absent, as it does for `serve`: that is how templates say "not set".
+fn without_empty_variable(argument: Arg) -> Arg {
+    let empty = argument
+        .get_env()
+        .is_some_and(|name| std::env::var_os(name).is_some_and(|value| value.is_empty()));
+    if empty {
+        argument.env(Resettable::Reset)
+    } else {
+        argument
+    }
+}
+
+async fn run(command: Command) -> ExitCode {
+    let ended = match command {
+        Command::Serve(args) => return serve::serve(*args).await,
+        Command::Dev(args) => return serve::dev(*args).await,
+        Command::Demo(args) => args.run().await,
+        Command::Reserve(args) => args.run().await,
+        Command::Renew(args) => args.renew().await,
+        Command::Release(args) => args.release().await,
+        Command::Transition(args) => args.run().await,
+        Command::Fence(args) => args.run().await,
+        Command::Lookup(args) => args.run().await,
+        Command::Inspect(args) => args.run().await,
+        Command::Incidents(args) => args.run().await,
+        Command::Proto(args) => args.run(),
+    };
+    match ended {
+        Ok(exit) => exit.into(),
+        Err(Trouble { exit, message }) => {
+            eprintln!("fencepost: {message}");
+            exit.into()
         }
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_flag_reads_a_variable_that_a_kubernetes_service_named_fencepost_sets() {
+        let mut queue = vec![Cli::command()];
+        while let Some(command) = queue.pop() {
+            for argument in command.get_arguments() {
+                let name = argument
+                    .get_env()
+                    .and_then(|name| name.to_str())
+                    .unwrap_or("");
+                let linked =
+                    name.starts_with("FENCEPOST_PORT") || name.starts_with("FENCEPOST_SERVICE_");
+                assert!(!linked, "{name} of `{}`", command.get_name());
+            }
+            queue.extend(command.get_subcommands().cloned());
+        }
+    }
 }

@@ -47,8 +47,8 @@ struct SidecarArgs {
     /// Loopback address and port for applications; port 0 takes a free one [env: FENCEPOST_LISTEN] [default: 127.0.0.1:7411]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Socket for operators, or `none` [env: FENCEPOST_ADMIN_SOCKET] [default: fencepost-<port>.sock in $XDG_RUNTIME_DIR or
-    /// /tmp/fencepost-<uid>]
+    /// Socket for operators, or `none` [env: FENCEPOST_ADMIN_SOCKET] [default: fencepost-PORT.sock in $XDG_RUNTIME_DIR or in
+    /// /tmp/fencepost-UID]
     #[arg(long, value_name = "PATH")]
     admin_socket: Option<String>,
     /// How long calls under way may take once the sidecar stops [env: FENCEPOST_DRAIN_LIMIT] [default: 10s]

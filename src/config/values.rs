@@ -1,4 +1,4 @@
-//! What each setting may be. A reason completes the sentence "<setting> …".
+//! What each setting may be. A reason completes the sentence "SETTING …".
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -6,7 +6,12 @@ use std::ffi::OsString;
 use super::setting::VARIABLES;
 
 /// What the client commands read.
-const CLIENT_VARIABLES: &[&str] = &["FENCEPOST_ADDR", "FENCEPOST_TIMEOUT", "FENCEPOST_OUTPUT"];
+const CLIENT_VARIABLES: &[&str] = &[
+    "FENCEPOST_ADDR",
+    "FENCEPOST_DEMO_ADDR",
+    "FENCEPOST_OUTPUT",
+    "FENCEPOST_TIMEOUT",
+];
 /// How all our variables begin.
 const PREFIX: &str = "FENCEPOST_";
 /// A name this far from a known one is no slip of the pen, in letters.

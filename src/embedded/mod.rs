@@ -2,9 +2,9 @@
 //!
 //! It speaks etcd's KV, Lease and Watch services, in process and without a port, and answers and
 //! errs as etcd 3.4 does; `tests/differential` holds it against a real one. Nothing survives the
-//! process. Older history is compacted as with etcd's auto-compaction (see
-//! [`HISTORY_REVISIONS_MAX`](store::HISTORY_REVISIONS_MAX)). Left out are the services a
-//! single user in memory has no use for: Auth, Cluster, Maintenance, Lock and Election.
+//! process. History older than the last 100,000 revisions, or 256 MiB of keys and values, is
+//! compacted as by etcd's auto-compaction; what is live is kept without a bound. Left out are the
+//! services a single user in memory has no use for: Auth, Cluster, Maintenance, Lock and Election.
 //!
 //! This module stands alone: it imports nothing else of this crate.
 

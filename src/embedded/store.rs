@@ -14,7 +14,7 @@ use super::write::Write;
 
 /// Older revisions are compacted by the engine itself, so that a sidecar left running for weeks
 /// does not grow for ever.
-pub(super) const HISTORY_REVISIONS_MAX: usize = 200_000;
+pub(super) const HISTORY_REVISIONS_MAX: usize = 100_000;
 /// The same bound for large values: keys and values of the kept revisions together.
 pub(super) const HISTORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 

@@ -197,6 +197,28 @@ async fn a_watcher_that_reads_late_is_told_every_revision_once_and_in_order() {
 }
 
 #[tokio::test]
+async fn progress_is_answered_only_when_all_before_it_is_told() {
+    let engine = Engine::new();
+    let mut client = client(&engine).await;
+    for _ in 0..2_500 {
+        client.put("a", "v", None).await.unwrap();
+    }
+    let options = WatchOptions::new().with_start_revision(2);
+    let mut watch = client.watch("a", Some(options)).await.unwrap();
+    watch.request_progress().await.unwrap();
+    assert!(next(&mut watch).await.created());
+    let mut told = Vec::new();
+    let progress = loop {
+        let answer = next(&mut watch).await;
+        if answer.events().is_empty() {
+            break answer.header().unwrap().revision();
+        }
+        told.extend(revisions(&answer));
+    };
+    assert_eq!((told.len(), told.last()), (2_500, Some(&progress)));
+}
+
+#[tokio::test]
 async fn a_watcher_that_fell_behind_a_compaction_is_told_so() {
     let engine = Engine::new();
     let mut client = client(&engine).await;

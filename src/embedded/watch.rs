@@ -8,7 +8,7 @@ use etcd_client::proto::{
     PbWatchRequest, PbWatchRequestUnion, PbWatchResponse, PbWatchServer, PbWatchService,
 };
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, Interval, interval_at};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -75,6 +75,8 @@ struct Watchers {
 
 impl Watchers {
     fn new(shared: Arc<Shared>, requests: Streaming<PbWatchRequest>) -> Self {
+        let mut clock = interval_at(Instant::now() + PROGRESS_INTERVAL, PROGRESS_INTERVAL);
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             revisions: shared.revisions(),
             shared,
@@ -85,7 +87,7 @@ impl Watchers {
             ready: VecDeque::new(),
             turn: i64::MIN,
             progress_asked: false,
-            clock: interval_at(Instant::now() + PROGRESS_INTERVAL, PROGRESS_INTERVAL),
+            clock,
         }
     }
 

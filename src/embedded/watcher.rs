@@ -1,6 +1,6 @@
 //! One watcher: what it wants, and how far it has been told.
 
-use etcd_client::proto::{PbEvent, PbWatchResponse};
+use etcd_client::proto::{PbEvent, PbKeyValue, PbWatchResponse};
 use prost::Message;
 
 use super::check::MESSAGE_BYTES_MAX;
@@ -89,21 +89,21 @@ impl Watcher {
         let (kind, kv) = match &event.live {
             Some(live) => (PUT, live.to_key_value(&event.key, revision)),
             None => {
-                let kv = etcd_client::proto::PbKeyValue {
+                let kv = PbKeyValue {
                     key: event.key.to_vec(),
                     mod_revision: revision,
-                    ..Default::default()
+                    ..PbKeyValue::default()
                 };
                 (DELETE, kv)
             }
         };
-        let before = revision - 1;
-        let prev_kv = if self.prev_kv && before >= store.compacted() {
-            let old = store.get(&event.key, before);
-            old.map(|(written, live)| live.to_key_value(&event.key, written))
+        // Of a revision just compacted to, what came before is gone with the compaction.
+        let old = if self.prev_kv {
+            store.get(&event.key, revision - 1)
         } else {
             None
         };
+        let prev_kv = old.map(|(written, live)| live.to_key_value(&event.key, written));
         PbEvent {
             r#type: kind,
             kv: Some(kv),

@@ -53,6 +53,8 @@ struct Folded {
     write: Option<(RecordWrite, ReservationGuard, Option<Revision>)>,
     /// Operations taken to have no keys of their own.
     absent: BTreeSet<OperationId>,
+    /// Whether the first request left met a limit of a record that is only believed.
+    unconfirmed_limit: bool,
 }
 
 enum Next {
@@ -95,7 +97,7 @@ impl<'a> Round<'a> {
         }
         let folded = self.fold();
         match folded.write {
-            None => self.confirm(folded.drafts, folded.absent).await,
+            None => self.confirm(folded).await,
             Some(_) => self.commit(folded).await,
         }
     }
@@ -108,6 +110,7 @@ impl<'a> Round<'a> {
         let mut fold = Fold::begin(self.resource, standing, timeline, wall_clock_ms());
         let mut drafts = Vec::new();
         let mut kept = VecDeque::new();
+        let mut unconfirmed_limit = false;
         while let Some(ticket) = self.tickets.pop_front() {
             match fold.judge(&ticket.ask) {
                 Judged::Answered(draft) if draft.certainty == Certainty::Fact => {
@@ -117,9 +120,15 @@ impl<'a> Round<'a> {
                     drafts.push(*draft);
                     kept.push_back(ticket);
                 }
-                Judged::Limit { what, limit } => {
+                Judged::Limit { what, limit } if self.fresh && drafts.is_empty() => {
                     self.shared
                         .answer(ticket, Err(Fault::LimitMet { what, limit }));
+                }
+                // A limit met in a belief, or because of what is still to be written, has to be looked at again.
+                Judged::Limit { .. } => {
+                    unconfirmed_limit = drafts.is_empty();
+                    kept.push_back(ticket);
+                    break;
                 }
                 Judged::Later => {
                     kept.push_back(ticket);
@@ -140,12 +149,19 @@ impl<'a> Round<'a> {
             drafts,
             write,
             absent,
+            unconfirmed_limit,
         }
     }
 
     /// Nothing is to be written: the answers need only be true at some moment after they were asked for.
-    async fn confirm(&mut self, drafts: Vec<Draft>, absent: BTreeSet<OperationId>) -> Next {
-        if drafts.is_empty() {
+    async fn confirm(&mut self, folded: Folded) -> Next {
+        let Folded {
+            drafts,
+            absent,
+            unconfirmed_limit,
+            ..
+        } = folded;
+        if drafts.is_empty() && !unconfirmed_limit {
             return Next::Done;
         }
         let confirmed = self.fresh
@@ -178,6 +194,7 @@ impl<'a> Round<'a> {
             drafts,
             write,
             absent,
+            ..
         } = folded;
         let Some((write, guard, seen)) = write else {
             return Next::Again;

@@ -3,6 +3,7 @@
 mod admin_socket;
 mod banner;
 mod connections;
+mod in_process;
 mod listen;
 mod open;
 mod services;
@@ -22,6 +23,8 @@ use self::signals::{Signal, Signals};
 use crate::config::{Backend, Config};
 use crate::engine::{Engine, EngineOptions};
 use crate::transport::{AdminDoor, Door, EngineSlot, Gate};
+
+pub use self::in_process::{Running, start_dev};
 
 /// How long connections may take to close once no call is under way: an answer must still be written.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
@@ -56,6 +59,7 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     let admin_path = admin.as_ref().map(|admin| admin.path().to_owned());
 
     // The port answers before etcd does: health says NOT_SERVING, calls say UNAVAILABLE.
+    info!(%address, "listening; calls are answered once the store is open");
     let engine = EngineSlot::default();
     let gate = Gate::default();
     let health = Health::not_serving().await;

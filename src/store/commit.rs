@@ -85,10 +85,6 @@ pub struct Commit {
 
 /// What became of one member of a batch.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "at most a batch of them lives at a time, each taken apart at once"
-)]
 pub enum MemberOutcome {
     /// Its guards held; it was written at the batch's revision.
     Committed,

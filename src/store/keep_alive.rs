@@ -130,6 +130,7 @@ async fn open<'s>(
     silence: Duration,
     unsent: &mut VecDeque<Waiter>,
 ) -> Option<Stream<'s>> {
+    unsent.retain(|waiter| !waiter.answer.is_closed());
     let lease = unsent.front()?.lease;
     let mut failures = Vec::new();
     let mut may_have_been_sent = false;
@@ -190,11 +191,14 @@ async fn serve(
     // When the answer that is due now began to be waited for.
     let mut waiting_since = Instant::now();
     let reason = loop {
-        unsent.retain(|waiter| !waiter.answer.is_closed());
         tokio::select! {
             place = stream.requests.reserve(), if !unsent.is_empty() => {
                 let Ok(place) = place else { break "it was closed".to_owned() };
                 let Some(waiter) = unsent.pop_front() else { continue };
+                if waiter.answer.is_closed() {
+                    // Its caller waits no longer.
+                    continue;
+                }
                 place.send(PbLeaseKeepAliveRequest { id: waiter.lease.0 });
                 if sent.count == 0 {
                     waiting_since = Instant::now();
@@ -269,5 +273,60 @@ impl Sent {
                 ))));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn waiter(lease: i64) -> (Waiter, oneshot::Receiver<Answer>) {
+        let (answer, answered) = oneshot::channel();
+        let permits = Arc::new(Semaphore::new(1));
+        let waiter = Waiter {
+            lease: LeaseId(lease),
+            answer,
+            sends_left: SENDS_MAX,
+            _permit: permits.acquire_owned().await.unwrap(),
+        };
+        (waiter, answered)
+    }
+
+    #[tokio::test]
+    async fn an_answer_goes_to_the_keepalive_that_was_sent_first() {
+        let mut sent = Sent::default();
+        let (first, mut first_answer) = waiter(7).await;
+        let (second, mut second_answer) = waiter(7).await;
+        let (other, mut other_answer) = waiter(8).await;
+        for waiter in [first, second, other] {
+            sent.push(waiter);
+        }
+        // The second asked later: an answer to the first would promise it too much.
+        sent.answer(LeaseId(7), 60);
+        assert!(matches!(first_answer.try_recv(), Ok(Ok(Some(60)))));
+        assert!(second_answer.try_recv().is_err());
+        sent.answer(LeaseId(8), 0);
+        assert!(matches!(other_answer.try_recv(), Ok(Ok(None))));
+        sent.answer(LeaseId(9), 60);
+        sent.answer(LeaseId(7), 59);
+        assert!(matches!(second_answer.try_recv(), Ok(Ok(Some(59)))));
+        assert_eq!((sent.count, sent.by_lease.len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn what_was_sent_often_enough_is_not_sent_again() {
+        let mut unsent = VecDeque::new();
+        let (lost, mut answer) = waiter(7).await;
+        unsent.push_back(lost);
+        for left in (0..SENDS_MAX).rev() {
+            let mut sent = Sent::default();
+            sent.push(unsent.pop_front().unwrap());
+            sent.give_back("cut", &mut unsent);
+            assert_eq!(unsent.len(), usize::from(left > 0));
+        }
+        let Ok(Err(StoreError::Indeterminate { detail })) = answer.try_recv() else {
+            panic!("no answer");
+        };
+        assert!(detail.contains("cut"), "{detail}");
     }
 }

@@ -12,7 +12,6 @@ use crate::pair::{Pair, Plain};
 
 /// etcd looks after watchers that are behind ten times a second.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-const NO_PUT: i32 = 0;
 const NO_DELETE: i32 = 1;
 
 struct Side {
@@ -205,10 +204,12 @@ impl Watch {
             "etcd (left) and the engine told {:?} otherwise",
             self.spec
         );
+        // Filters are numbered like the events they hide.
         let hidden = |event: &PbEvent| self.spec.filters.contains(&event.r#type);
         assert!(
             !ours.iter().any(hidden),
-            "{NO_PUT} hides puts, {NO_DELETE} deletions"
+            "a filter of {:?} let through",
+            self.spec
         );
     }
 

@@ -191,7 +191,7 @@ pub(crate) async fn committed(store: &Store, commit: Commit) -> Revision {
 pub(crate) async fn overtaken(store: &Store, commit: Commit) -> Seen {
     let mut outcome = commit_all(store, [commit]).await.unwrap();
     match outcome.members.pop() {
-        Some(Ok(MemberOutcome::Overtaken(seen))) => seen,
+        Some(Ok(MemberOutcome::Overtaken(seen))) => *seen,
         other => panic!("not overtaken: {other:?}"),
     }
 }

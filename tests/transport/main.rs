@@ -8,6 +8,7 @@
 
 mod config;
 mod doors;
+mod etcd;
 mod json;
 mod lifecycle;
 mod sidecar;

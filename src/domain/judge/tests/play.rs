@@ -217,9 +217,10 @@ pub(super) fn answered(judged: Judged) -> Draft {
 impl Answer {
     pub(super) fn decision(&self) -> &Decision {
         match self {
-            Self::Judged(decision) | Self::Held(decision, _) | Self::Known(_, Some(decision)) => {
-                decision
-            }
+            Self::Judged(decision)
+            | Self::Ended(decision, _)
+            | Self::Held(decision, _)
+            | Self::Known(_, Some(decision)) => decision,
             other => panic!("no decision: {other:?}"),
         }
     }

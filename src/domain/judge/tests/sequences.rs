@@ -176,11 +176,14 @@ impl World {
                 assert_eq!(answer.held().nonce, live.nonce);
                 assert_eq!(answer.held().token.get(), live.token);
             }
-            (Answer::Judged(_) | Answer::Snapshot(_) | Answer::Known(..), _) => {}
+            (
+                Answer::Judged(_) | Answer::Ended(..) | Answer::Snapshot(_) | Answer::Known(..),
+                _,
+            ) => {}
         }
         let (now, incident) = match &answer {
             Answer::Snapshot(now) => (Some(now), None),
-            Answer::Judged(decision) | Answer::Held(decision, _) => {
+            Answer::Judged(decision) | Answer::Ended(decision, _) | Answer::Held(decision, _) => {
                 (decision.now.as_ref(), decision.incident.as_ref())
             }
             Answer::Known(_, decision) => {

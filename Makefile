@@ -1,0 +1,30 @@
+# `make help` tells what there is.
+
+# Where rustup puts cargo, for shells that have not read its profile.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run demo test lint
+
+help:
+	@echo "make run    build, then run a sidecar for development on 127.0.0.1:7411 (ARGS=… adds flags)"
+	@echo "make demo   build, then play the scenes that go wrong without a sidecar"
+	@echo "make lint   format, clippy, docs, the interface"
+	@echo "make test   lint, then every test; installs what is missing on Debian"
+
+run:
+	@scripts/need.sh build
+	cargo run --locked -- dev $(ARGS)
+
+demo:
+	@scripts/need.sh build
+	cargo run --locked -- demo $(ARGS)
+
+lint:
+	@scripts/need.sh lint
+	scripts/lint.sh
+
+test:
+	@scripts/need.sh test
+	scripts/lint.sh
+	scripts/test.sh

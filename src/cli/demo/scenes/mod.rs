@@ -1,0 +1,102 @@
+//! The scenes, by the numbers under which the docs tell them.
+
+mod changed_amount;
+mod empty_result;
+mod late_payment;
+mod lost_answer;
+mod paused_worker;
+mod reverse_order;
+mod which_attempt;
+
+use super::super::trouble::Trouble;
+use super::stage::{Played, Stage};
+
+/// A scene.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scene {
+    /// The callback comes after the customer has cancelled.
+    LatePayment,
+    /// The answer to a callback is lost; ten copies come at once.
+    LostAnswer,
+    /// "Paid" comes after the parcel has left.
+    ReverseOrder,
+    /// A worker wakes up after its time.
+    PausedWorker,
+    /// A note is edited, and a second attempt to pay is started.
+    WhichAttempt,
+    /// The same key comes with another amount.
+    ChangedAmount,
+    /// The work is done and has nothing to say.
+    EmptyResult,
+}
+
+impl Scene {
+    /// In the order of their numbers.
+    pub(super) const ALL: [Self; 7] = [
+        Self::LatePayment,
+        Self::LostAnswer,
+        Self::ReverseOrder,
+        Self::PausedWorker,
+        Self::WhichAttempt,
+        Self::ChangedAmount,
+        Self::EmptyResult,
+    ];
+
+    /// Scenes 4, 8, 10, 11 and 12 need timers, claims and tasks, which do not exist yet.
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Self::LatePayment => 1,
+            Self::LostAnswer => 2,
+            Self::ReverseOrder => 3,
+            Self::PausedWorker => 5,
+            Self::WhichAttempt => 6,
+            Self::ChangedAmount => 7,
+            Self::EmptyResult => 9,
+        }
+    }
+
+    /// What happens.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::LatePayment => "the payment's callback comes after the customer has cancelled",
+            Self::LostAnswer => {
+                "the callback was processed, its answer was lost, and copies keep coming"
+            }
+            Self::ReverseOrder => "\"paid\" comes half an hour late, when the parcel has left",
+            Self::PausedWorker => {
+                "a worker is paused past its time and wakes up while another works"
+            }
+            Self::WhichAttempt => {
+                "a note is edited, or a new payment is started, while a callback is under way"
+            }
+            Self::ChangedAmount => "the same callback comes again, with another amount",
+            Self::EmptyResult => "the work is done, has nothing to say, and is asked for again",
+        }
+    }
+
+    /// What would be lost.
+    pub(super) fn stake(self) -> &'static str {
+        match self {
+            Self::LatePayment => "money taken for a cancelled order",
+            Self::LostAnswer => "the same payment booked twice",
+            Self::ReverseOrder => "a shipped order thrown back to paid",
+            Self::PausedWorker => "two workers writing to one parcel",
+            Self::WhichAttempt => "a good callback lost, an old one believed",
+            Self::ChangedAmount => "a wrong amount overwriting the right one",
+            Self::EmptyResult => "the same e-mail sent again",
+        }
+    }
+
+    /// Plays it.
+    pub(super) async fn play(self, stage: &Stage) -> Result<Played, Trouble> {
+        match self {
+            Self::LatePayment => late_payment::play(stage).await,
+            Self::LostAnswer => lost_answer::play(stage).await,
+            Self::ReverseOrder => reverse_order::play(stage).await,
+            Self::PausedWorker => paused_worker::play(stage).await,
+            Self::WhichAttempt => which_attempt::play(stage).await,
+            Self::ChangedAmount => changed_amount::play(stage).await,
+            Self::EmptyResult => empty_result::play(stage).await,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What every scene plays on: one connection, names that no other run uses, and what is told about a scene.
+
+use uuid::Uuid;
+
+use super::super::session::{Session, SessionArgs};
+use super::super::table::{advice_name, verdict_name};
+use super::super::trouble::{Trouble, plain};
+use crate::proto::v1::{
+    Advice, Decision, FenceRequest, InspectRequest, LookupRequest, OperationState, ReleaseRequest,
+    Reservation, ReserveRequest, Resource, Snapshot, TransitionRequest,
+};
+
+/// One connection, and names that no other run uses.
+#[derive(Debug)]
+pub(super) struct Stage {
+    session: Session,
+    run: String,
+}
+
+impl Stage {
+    /// Connects. A fresh name for the run lets it be repeated on a sidecar that remembers.
+    pub(super) async fn open(args: &SessionArgs) -> Result<Self, Trouble> {
+        Ok(Self {
+            session: Session::open(args).await?,
+            run: Uuid::new_v4().simple().to_string(),
+        })
+    }
+
+    /// A resource of this run alone.
+    pub(super) fn resource(&self, kind: &str, name: &str) -> Resource {
+        Resource {
+            kind: format!("demo-{kind}"),
+            id: format!("{name}/{}", self.run),
+        }
+    }
+
+    /// Transition.
+    pub(super) async fn transition(&self, request: TransitionRequest) -> Result<Decision, Trouble> {
+        let mut client = self.session.client();
+        let answer = self
+            .session
+            .answer(client.transition(self.session.ask(request)))
+            .await?;
+        judged(answer.decision)
+    }
+
+    /// Reserve, with what was granted, if it was.
+    pub(super) async fn reserve(
+        &self,
+        resource: &Resource,
+        ttl_seconds: i64,
+        holder: &str,
+    ) -> Result<(Decision, Option<Reservation>), Trouble> {
+        let request = ReserveRequest {
+            resource: Some(resource.clone()),
+            request_id: Uuid::new_v4().to_string(),
+            ttl: Some(prost_types::Duration {
+                seconds: ttl_seconds,
+                nanos: 0,
+            }),
+            holder: holder.to_owned(),
+        };
+        let mut client = self.session.client();
+        let answer = self
+            .session
+            .answer(client.reserve(self.session.ask(request)))
+            .await?;
+        Ok((judged(answer.decision)?, answer.reservation))
+    }
+
+    /// Release.
+    pub(super) async fn release(&self, reservation_id: &str) -> Result<Decision, Trouble> {
+        let request = ReleaseRequest {
+            reservation_id: reservation_id.to_owned(),
+        };
+        let mut client = self.session.client();
+        let answer = self
+            .session
+            .answer(client.release(self.session.ask(request)))
+            .await?;
+        judged(answer.decision)
+    }
+
+    /// Fence.
+    pub(super) async fn fence(&self, resource: &Resource, token: i64) -> Result<Decision, Trouble> {
+        let request = FenceRequest {
+            resource: Some(resource.clone()),
+            token,
+            even_if_ended: false,
+        };
+        let mut client = self.session.client();
+        let answer = self
+            .session
+            .answer(client.fence(self.session.ask(request)))
+            .await?;
+        judged(answer.decision)
+    }
+
+    /// Lookup.
+    pub(super) async fn lookup(
+        &self,
+        resource: &Resource,
+        key: &str,
+    ) -> Result<OperationState, Trouble> {
+        let request = LookupRequest {
+            resource: Some(resource.clone()),
+            operation_id: key.to_owned(),
+        };
+        let mut client = self.session.client();
+        let answer = self
+            .session
+            .answer(client.lookup(self.session.ask(request)))
+            .await?;
+        Ok(answer.state())
+    }
+
+    /// Inspect.
+    pub(super) async fn inspect(&self, resource: &Resource) -> Result<Snapshot, Trouble> {
+        let request = InspectRequest {
+            resource: Some(resource.clone()),
+        };
+        let mut client = self.session.client();
+        let answer = self
+            .session
+            .answer(client.inspect(self.session.ask(request)))
+            .await?;
+        answer
+            .snapshot
+            .ok_or_else(|| Trouble::failed("Inspect answered without a snapshot"))
+    }
+}
+
+fn judged(decision: Option<Decision>) -> Result<Decision, Trouble> {
+    decision.ok_or_else(|| Trouble::failed("the sidecar answered without a decision"))
+}
+
+/// True: the caller may go on.
+pub(super) fn may_run(decision: &Decision) -> bool {
+    decision.advice() == Advice::Proceed
+}
+
+/// True: the matter is settled.
+pub(super) fn settled(decision: &Decision) -> bool {
+    decision.advice() == Advice::Acknowledge
+}
+
+/// Advice, verdict and reason in one line.
+pub(super) fn said(decision: &Decision) -> String {
+    plain(&format!(
+        "{}, {} ({}): {}",
+        advice_name(decision.advice()),
+        verdict_name(decision.verdict()),
+        decision.rule,
+        decision.explanation
+    ))
+}
+
+/// How a scene went.
+#[derive(Debug)]
+pub(super) struct Played {
+    /// Two or three lines: what happened, advice and verdict, why.
+    pub(super) story: Vec<String>,
+    /// In a few words, for the table.
+    pub(super) came_out: String,
+    /// What should have been otherwise; empty: it came out right.
+    pub(super) wrong: Vec<String>,
+}
+
+impl Played {
+    /// Begins a story.
+    pub(super) fn new(story: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            story: story.into_iter().collect(),
+            came_out: String::new(),
+            wrong: Vec::new(),
+        }
+    }
+
+    /// A scene that could not be played to its end did not come out right.
+    pub(super) fn broken_off(why: &str) -> Self {
+        Self {
+            story: Vec::new(),
+            came_out: "broken off".into(),
+            wrong: vec![plain(why)],
+        }
+    }
+
+    /// What must be so.
+    pub(super) fn must(mut self, holds: bool, what: impl Into<String>) -> Self {
+        if !holds {
+            self.wrong.push(plain(&what.into()));
+        }
+        self
+    }
+
+    /// What the table says.
+    pub(super) fn came_out(mut self, how: impl Into<String>) -> Self {
+        self.came_out = plain(&how.into());
+        self
+    }
+}

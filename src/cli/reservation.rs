@@ -1,0 +1,139 @@
+//! `reserve`, `renew` and `release`.
+
+use std::time::Duration;
+
+use clap::Args;
+use uuid::Uuid;
+
+use super::exit::Exit;
+use super::session::{Session, SessionArgs, span};
+use super::trouble::Trouble;
+use super::{ResourceArgs, output};
+use crate::proto::v1::{Decision, ReleaseRequest, RenewRequest, Reservation, ReserveRequest};
+
+/// Takes a resource.
+#[derive(Debug, Args)]
+pub(super) struct ReserveArgs {
+    #[command(flatten)]
+    resource: ResourceArgs,
+    /// Names this attempt; give the same one to repeat a call whose answer was lost [default: a fresh one]
+    #[arg(long, value_name = "UUID")]
+    request_id: Option<Uuid>,
+    /// How long it lasts unless renewed, with its unit: 30s, 5m [default: the sidecar's, 30s]
+    #[arg(long, value_parser = span)]
+    ttl: Option<Duration>,
+    /// Shown to people who ask who holds it
+    #[arg(long)]
+    holder: Option<String>,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+impl ReserveArgs {
+    /// Asks and prints.
+    pub(super) async fn run(self) -> Result<Exit, Trouble> {
+        let request_id = self.request_id.unwrap_or_else(Uuid::new_v4).to_string();
+        let ttl = self
+            .ttl
+            .map(prost_types::Duration::try_from)
+            .transpose()
+            .map_err(|_| Trouble::usage("--ttl is too long; the most is 24h"))?;
+        let request = ReserveRequest {
+            resource: Some(self.resource.into()),
+            request_id: request_id.clone(),
+            ttl,
+            holder: self.holder.unwrap_or_default(),
+        };
+        let session = Session::open(&self.session).await?;
+        let call = async {
+            let mut client = session.client();
+            session.answer(client.reserve(session.ask(request))).await
+        };
+        let answer = call.await.map_err(|mut trouble| {
+            // A fresh id that nobody was told could not be asked about again.
+            trouble
+                .message
+                .push_str(&format!("\nthis attempt was --request-id {request_id}"));
+            trouble
+        })?;
+        let exit = exit(answer.decision.as_ref());
+        output::answer(
+            self.session.printing.output,
+            "ReserveResponse",
+            &answer,
+            |table| {
+                fill(table, answer.decision.as_ref(), answer.reservation.as_ref());
+            },
+        )?;
+        Ok(exit)
+    }
+}
+
+/// Names a round.
+#[derive(Debug, Args)]
+pub(super) struct RoundArgs {
+    /// The reservation_id that `reserve` answered
+    reservation: String,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+impl RoundArgs {
+    /// Prolongs the round.
+    pub(super) async fn renew(self) -> Result<Exit, Trouble> {
+        let session = Session::open(&self.session).await?;
+        let request = RenewRequest {
+            reservation_id: self.reservation,
+        };
+        let answer = session
+            .answer(session.client().renew(session.ask(request)))
+            .await?;
+        output::answer(
+            self.session.printing.output,
+            "RenewResponse",
+            &answer,
+            |table| {
+                fill(table, answer.decision.as_ref(), answer.reservation.as_ref());
+            },
+        )?;
+        Ok(exit(answer.decision.as_ref()))
+    }
+
+    /// Ends the round.
+    pub(super) async fn release(self) -> Result<Exit, Trouble> {
+        let session = Session::open(&self.session).await?;
+        let request = ReleaseRequest {
+            reservation_id: self.reservation,
+        };
+        let answer = session
+            .answer(session.client().release(session.ask(request)))
+            .await?;
+        output::answer(
+            self.session.printing.output,
+            "ReleaseResponse",
+            &answer,
+            |table| {
+                fill(table, answer.decision.as_ref(), None);
+            },
+        )?;
+        Ok(exit(answer.decision.as_ref()))
+    }
+}
+
+fn fill(
+    table: &mut super::table::Table,
+    decision: Option<&Decision>,
+    reservation: Option<&Reservation>,
+) {
+    if let Some(decision) = decision {
+        table.decision(decision);
+    }
+    if let Some(reservation) = reservation {
+        table.reservation(reservation);
+    }
+}
+
+/// An answer without a judgement is not one to build on.
+pub(super) fn exit(decision: Option<&Decision>) -> Exit {
+    decision.map_or(Exit::Failed, |decision| Exit::of_advice(decision.advice()))
+}

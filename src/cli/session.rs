@@ -1,0 +1,157 @@
+//! One connection to a sidecar, and how its answers are wanted.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Response, Status};
+
+use super::address::{self, Address};
+use super::trouble::Trouble;
+use crate::proto::v1::coordination_service_client::CoordinationServiceClient;
+
+/// Longest time to wait for an answer: a day.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long to wait for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallTimeout(Duration);
+
+impl CallTimeout {
+    fn parse(text: &str) -> Result<Self, String> {
+        let span = span(text)?;
+        if span < Duration::from_millis(1) || span > TIMEOUT_MAX {
+            return Err("must lie between 1ms and 24h".into());
+        }
+        Ok(Self(span))
+    }
+}
+
+impl fmt::Display for CallTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_duration(self.0).fmt(f)
+    }
+}
+
+/// A duration with its unit.
+pub(super) fn span(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| {
+        format!("`{text}` is not a duration with a unit; write it like 30s, 500ms or 2m")
+    })
+}
+
+/// How to print an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// For people
+    Table,
+    /// For programs: proto3 JSON, one message a line
+    Json,
+}
+
+/// Where to ask, for how long, and how to print.
+#[derive(Clone, Debug, Args)]
+pub(super) struct SessionArgs {
+    /// Where the sidecar listens: host:port or http://host:port
+    #[arg(long, env = "FENCEPOST_ADDR", default_value = address::DEFAULT, value_parser = Address::parse)]
+    pub(super) addr: Address,
+    #[command(flatten)]
+    pub(super) printing: PrintingArgs,
+}
+
+/// How long to wait, and how to print.
+#[derive(Clone, Debug, Args)]
+pub(super) struct PrintingArgs {
+    /// How long to wait for an answer, with its unit: 10s, 500ms
+    #[arg(long, env = "FENCEPOST_TIMEOUT", default_value = "10s", value_parser = CallTimeout::parse)]
+    pub(super) timeout: CallTimeout,
+    /// How to print the answer
+    #[arg(
+        short,
+        long,
+        env = "FENCEPOST_OUTPUT",
+        default_value = "table",
+        value_enum
+    )]
+    pub(super) output: Output,
+}
+
+/// One connection to a sidecar.
+#[derive(Debug)]
+pub(super) struct Session {
+    client: CoordinationServiceClient<Channel>,
+    place: String,
+    timeout: CallTimeout,
+}
+
+impl Session {
+    /// Connects at once, so that a sidecar that is not there is told from one that is.
+    pub(super) async fn open(args: &SessionArgs) -> Result<Self, Trouble> {
+        let timeout = args.printing.timeout;
+        let endpoint = Endpoint::from_shared(args.addr.to_string())
+            .map_err(|error| Trouble::usage(format!("--addr {}: {error}", args.addr)))?
+            .connect_timeout(timeout.0);
+        let channel = endpoint
+            .connect()
+            .await
+            .map_err(|error| Trouble::no_sidecar(&args.addr, &root_cause(&error)))?;
+        Ok(Self {
+            client: CoordinationServiceClient::new(channel),
+            place: args.addr.to_string(),
+            timeout,
+        })
+    }
+
+    /// A client to call with.
+    pub(super) fn client(&self) -> CoordinationServiceClient<Channel> {
+        self.client.clone()
+    }
+
+    /// Wraps a message for the call.
+    pub(super) fn ask<T>(&self, message: T) -> Request<T> {
+        with_timeout(message, self.timeout)
+    }
+
+    /// Waits for the answer.
+    pub(super) async fn answer<T>(
+        &self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Trouble> {
+        match call.await {
+            Ok(response) => Ok(response.into_inner()),
+            Err(status) => Err(Trouble::from_status(&self.place, &status)),
+        }
+    }
+}
+
+/// Wraps a message with the deadline that the caller gives the call.
+pub(super) fn with_timeout<T>(message: T, timeout: CallTimeout) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(timeout.0);
+    request
+}
+
+/// The innermost reason, such as "Connection refused".
+pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_needs_its_unit() {
+        assert_eq!(span("500ms"), Ok(Duration::from_millis(500)));
+        assert!(span("30").unwrap_err().contains("30s"));
+        assert!(span("").is_err());
+        assert!(CallTimeout::parse("0s").is_err());
+        assert!(CallTimeout::parse("25h").is_err());
+    }
+}

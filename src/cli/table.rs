@@ -1,0 +1,262 @@
+//! Answers for people: one fact a line, the advice first.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::trouble::plain;
+use crate::proto::v1::{
+    Advice, Decision, Incident, Layer, Reservation, Resource, Result as Stored, Snapshot, Verdict,
+};
+
+/// The most of a result that is shown, in characters; JSON output shows all of it.
+const SHOWN_CHARACTERS_MAX: usize = 400;
+
+/// Lines of a name and what is to be said about it.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    rows: Vec<(&'static str, String)>,
+}
+
+impl Table {
+    /// Adds a line; an empty one is left out.
+    pub(super) fn row(&mut self, name: &'static str, text: impl Into<String>) -> &mut Self {
+        let text = text.into();
+        if !text.is_empty() {
+            self.rows.push((name, plain(&text)));
+        }
+        self
+    }
+
+    /// All lines, the texts under each other.
+    pub(super) fn render(&self) -> String {
+        let width = self
+            .rows
+            .iter()
+            .map(|(name, _)| name.len())
+            .max()
+            .unwrap_or(0);
+        let mut text = String::new();
+        for (name, value) in &self.rows {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name:width$}  {value}");
+        }
+        text
+    }
+
+    /// A judgement.
+    pub(super) fn decision(&mut self, decision: &Decision) -> &mut Self {
+        let advice = decision.advice();
+        self.row(
+            "advice",
+            format!("{}: {}", advice_name(advice), to_do(advice)),
+        )
+        .row("verdict", verdict_name(decision.verdict()))
+        .row(
+            "rule",
+            format!("{} ({})", decision.rule, layer_name(decision.layer())),
+        )
+        .row("explanation", &decision.explanation);
+        if let Some(result) = &decision.result {
+            self.row("result", stored(result));
+        }
+        if let Some(after) = &decision.retry_after {
+            self.row("retry after", span(after));
+        }
+        self.row("incident", &decision.incident_id);
+        if !decision.expected_states.is_empty() {
+            self.row("possible from", decision.expected_states.join(", "));
+        }
+        if let Some(first) = &decision.first_time {
+            self.row("first decided", first.to_string());
+        }
+        if let Some(now) = &decision.now {
+            self.snapshot(now);
+        }
+        self
+    }
+
+    /// A reservation.
+    pub(super) fn reservation(&mut self, reservation: &Reservation) -> &mut Self {
+        self.row("reservation", &reservation.reservation_id)
+            .row("token", reservation.token.to_string());
+        if let Some(ttl) = &reservation.ttl {
+            self.row("ttl", span(ttl));
+        }
+        if let Some(safe) = &reservation.safe_for {
+            self.row(
+                "safe for",
+                format!("{}, counted from before the call", span(safe)),
+            );
+        }
+        self
+    }
+
+    /// A resource.
+    pub(super) fn snapshot(&mut self, snapshot: &Snapshot) -> &mut Self {
+        self.row("resource", resource(snapshot.resource.as_ref()));
+        let state = if snapshot.state.is_empty() {
+            "none"
+        } else {
+            &snapshot.state
+        };
+        self.row("state", state).row("held", held(snapshot));
+        let identity: Vec<String> = snapshot
+            .identity
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        self.row("identity", identity.join(", "));
+        let revision = match snapshot.revision {
+            0 => "never written".to_owned(),
+            revision => revision.to_string(),
+        };
+        self.row("revision", revision)
+    }
+
+    /// What a person must judge.
+    pub(super) fn incident(&mut self, incident: &Incident) -> &mut Self {
+        self.row("incident", &incident.incident_id)
+            .row("resource", resource(incident.resource.as_ref()))
+            .row("operation", &incident.operation_id)
+            .row(
+                "found",
+                format!(
+                    "{}, rule {}",
+                    verdict_name(incident.verdict()),
+                    incident.rule
+                ),
+            )
+            .row("explanation", &incident.explanation)
+            .row("state then", &incident.state);
+        if let Some(time) = &incident.create_time {
+            self.row("written", time.to_string());
+        }
+        if let Some(evidence) = &incident.evidence {
+            self.row("evidence", stored(evidence));
+        }
+        self
+    }
+}
+
+/// The name of an advice as the docs write it.
+pub(super) fn advice_name(advice: Advice) -> &'static str {
+    bare(advice.as_str_name(), "ADVICE_")
+}
+
+/// The name of a verdict as the docs write it.
+pub(super) fn verdict_name(verdict: Verdict) -> &'static str {
+    bare(verdict.as_str_name(), "VERDICT_")
+}
+
+fn layer_name(layer: Layer) -> &'static str {
+    bare(layer.as_str_name(), "LAYER_")
+}
+
+/// Enum names carry their type's name on the wire.
+pub(super) fn bare(name: &'static str, prefix: &str) -> &'static str {
+    name.strip_prefix(prefix).unwrap_or(name)
+}
+
+fn to_do(advice: Advice) -> &'static str {
+    match advice {
+        Advice::Unspecified => "this version does not know the advice; take it as an error",
+        Advice::Proceed => "it is yours, run the effect",
+        Advice::Acknowledge => "settled, tell the sender so",
+        Advice::Retry => "not now",
+        Advice::Refuse => "no, and asking again will not help",
+        Advice::Abandon => "stop, the round is not yours any more",
+    }
+}
+
+fn resource(resource: Option<&Resource>) -> String {
+    resource.map_or_else(String::new, |resource| {
+        format!("{} {}", resource.kind, resource.id)
+    })
+}
+
+fn held(snapshot: &Snapshot) -> String {
+    if snapshot.live_token == 0 {
+        return "free".into();
+    }
+    let mut text = format!("token {}", snapshot.live_token);
+    if !snapshot.live_holder.is_empty() {
+        text.push_str(&format!(", by {}", snapshot.live_holder));
+    }
+    if let Some(left) = &snapshot.live_for {
+        text.push_str(&format!(", for at most {} unless renewed", span(left)));
+    }
+    text
+}
+
+fn stored(result: &Stored) -> String {
+    let mut parts = Vec::new();
+    if result.code != 0 {
+        parts.push(result.code.to_string());
+    }
+    if !result.content_type.is_empty() {
+        parts.push(result.content_type.clone());
+    }
+    for header in &result.headers {
+        parts.push(format!("{}: {}", header.name, header.value));
+    }
+    parts.push(
+        match (result.body.len(), std::str::from_utf8(&result.body)) {
+            (0, _) => "empty body".into(),
+            (length, Err(_)) => format!("{length} bytes that are not text; -o json shows them"),
+            (length, Ok(text)) => match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {
+                None => text.to_owned(),
+                Some((cut, _)) => format!("{}… ({length} bytes; -o json shows all)", &text[..cut]),
+            },
+        },
+    );
+    parts.join(" | ")
+}
+
+fn span(duration: &prost_types::Duration) -> String {
+    Duration::try_from(*duration).map_or_else(
+        |_| duration.to_string(),
+        |span| humantime::format_duration(whole_milliseconds(span)).to_string(),
+    )
+}
+
+/// Rounds down, so that what is shown is never more than what was promised.
+fn whole_milliseconds(span: Duration) -> Duration {
+    Duration::new(span.as_secs(), span.subsec_millis() * 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_comes_first_and_nothing_commands_the_terminal() {
+        let decision = Decision {
+            advice: Advice::Refuse.into(),
+            verdict: Verdict::Conflict.into(),
+            layer: Layer::Digest.into(),
+            rule: "OTHER_CONTENT".into(),
+            explanation: "the content\u{7} differs".into(),
+            ..Decision::default()
+        };
+        let text = Table::default().decision(&decision).render();
+        assert!(
+            text.starts_with("advice       REFUSE: no, and asking again will not help\n"),
+            "{text}"
+        );
+        assert!(text.contains("verdict      CONFLICT\n"));
+        assert!(text.contains("rule         OTHER_CONTENT (DIGEST)\n"));
+        assert!(text.contains("content\\u{7} differs"));
+    }
+
+    #[test]
+    fn an_empty_result_is_shown_as_one() {
+        assert_eq!(stored(&Stored::default()), "empty body");
+        let long = Stored {
+            body: "é".repeat(500).into(),
+            code: 200,
+            ..Stored::default()
+        };
+        assert!(stored(&long).starts_with("200 | é"));
+        assert!(stored(&long).ends_with("(1000 bytes; -o json shows all)"));
+    }
+}

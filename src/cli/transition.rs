@@ -1,0 +1,261 @@
+//! `transition`.
+
+use bytes::Bytes;
+use clap::Args;
+
+use super::exit::Exit;
+use super::reservation::exit;
+use super::session::{Session, SessionArgs};
+use super::trouble::Trouble;
+use super::values::{self, Source};
+use super::{ResourceArgs, output};
+use crate::proto::v1::{
+    Header, Intent, Move, Result as Stored, TransitionRequest, intent::Content,
+};
+
+/// Asks for a move.
+#[derive(Debug, Args)]
+pub(super) struct TransitionArgs {
+    #[command(flatten)]
+    resource: ResourceArgs,
+    /// The sender's stable key of this business action, equal in every resend
+    #[arg(long, value_name = "KEY")]
+    operation: String,
+    #[command(flatten)]
+    content: ContentArgs,
+    /// A value that proves that the message belongs to the round in force; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = values::pair)]
+    identity: Vec<(String, String)>,
+    /// A state from which the move may start; may be repeated [default: any]
+    #[arg(long, value_name = "STATE")]
+    from: Vec<String>,
+    #[command(flatten)]
+    movement: MoveArgs,
+    /// The reservation_id under which you work
+    #[arg(long, value_name = "ID")]
+    reservation: Option<String>,
+    #[command(flatten)]
+    result: ResultArgs,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// What the message says. None of them: it has no content.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+struct ContentArgs {
+    /// What the message says, a JSON text: TEXT, @FILE, or - for standard input
+    #[arg(long, value_name = "TEXT", value_parser = Source::parse)]
+    json: Option<Source>,
+    /// What the message says, any bytes: TEXT, @FILE, or - for standard input
+    #[arg(long, value_name = "TEXT", value_parser = Source::parse)]
+    raw: Option<Source>,
+    /// Your own digest of what the message says, 16 to 64 bytes
+    #[arg(long, value_name = "HEX", value_parser = values::hex)]
+    digest: Option<Bytes>,
+}
+
+/// Where it leads. None of them: run once, no state is judged.
+#[derive(Debug, Args)]
+struct MoveArgs {
+    /// The state it leads to
+    #[arg(long, value_name = "STATE")]
+    to: Option<String>,
+    /// Judge the state, and leave it as it is
+    #[arg(long, conflicts_with = "to")]
+    stay: bool,
+    /// The state that a resource without one is taken to be in
+    #[arg(long, value_name = "STATE")]
+    initial: Option<String>,
+    /// An identity value that begins with this move; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = values::pair)]
+    set: Vec<(String, String)>,
+}
+
+/// What to store and to replay. None of them: done and empty.
+#[derive(Debug, Args)]
+struct ResultArgs {
+    /// Body of the result: TEXT, @FILE, or - for standard input
+    #[arg(long, value_name = "TEXT", value_parser = Source::parse)]
+    result: Option<Source>,
+    /// Outward code of the result, such as an HTTP status
+    #[arg(long, value_name = "N")]
+    result_code: Option<i32>,
+    /// Content type of the result
+    #[arg(long, value_name = "TYPE")]
+    result_type: Option<String>,
+    /// Header of the result; may be repeated
+    #[arg(long, value_name = "NAME:VALUE", value_parser = values::header)]
+    result_header: Vec<Header>,
+}
+
+impl TransitionArgs {
+    /// Asks and prints.
+    pub(super) async fn run(self) -> Result<Exit, Trouble> {
+        let form = self.session.printing.output;
+        let connection = self.session.clone();
+        let request = self.request()?;
+        let session = Session::open(&connection).await?;
+        let answer = session
+            .answer(session.client().transition(session.ask(request)))
+            .await?;
+        output::answer(form, "TransitionResponse", &answer, |table| {
+            if let Some(decision) = &answer.decision {
+                table.decision(decision);
+            }
+        })?;
+        Ok(exit(answer.decision.as_ref()))
+    }
+
+    fn request(self) -> Result<TransitionRequest, Trouble> {
+        if self.content.reads_stdin() && self.result.result == Some(Source::Stdin) {
+            return Err(Trouble::usage(
+                "the content and --result both name standard input; give one of them as @FILE",
+            ));
+        }
+        let intent = Intent {
+            operation_id: self.operation,
+            identity: values::unique("--identity", &self.identity)?,
+            content: Some(self.content.read()?),
+            from_states: self.from,
+            r#move: self.movement.read()?,
+        };
+        Ok(TransitionRequest {
+            resource: Some(self.resource.into()),
+            intent: Some(intent),
+            reservation_id: self.reservation.unwrap_or_default(),
+            result: self.result.read()?,
+        })
+    }
+}
+
+impl ContentArgs {
+    fn reads_stdin(&self) -> bool {
+        [&self.json, &self.raw].contains(&&Some(Source::Stdin))
+    }
+
+    fn read(self) -> Result<Content, Trouble> {
+        if let Some(json) = self.json {
+            return Ok(Content::Json(json.read()?));
+        }
+        if let Some(digest) = self.digest {
+            return Ok(Content::Digest(digest));
+        }
+        let raw = self
+            .raw
+            .map_or_else(|| Ok(Bytes::new()), |raw| raw.read())?;
+        Ok(Content::Raw(raw))
+    }
+}
+
+impl MoveArgs {
+    fn read(self) -> Result<Option<Move>, Trouble> {
+        let asked =
+            self.stay || self.to.is_some() || self.initial.is_some() || !self.set.is_empty();
+        if !asked {
+            return Ok(None);
+        }
+        Ok(Some(Move {
+            to_state: self.to.unwrap_or_default(),
+            initial_state: self.initial.unwrap_or_default(),
+            sets: values::unique("--set", &self.set)?,
+        }))
+    }
+}
+
+impl ResultArgs {
+    fn read(self) -> Result<Option<Stored>, Trouble> {
+        let absent = self.result.is_none()
+            && self.result_code.is_none()
+            && self.result_type.is_none()
+            && self.result_header.is_empty();
+        if absent {
+            return Ok(None);
+        }
+        Ok(Some(Stored {
+            body: self
+                .result
+                .map_or_else(|| Ok(Bytes::new()), |body| body.read())?,
+            code: self.result_code.unwrap_or_default(),
+            content_type: self.result_type.unwrap_or_default(),
+            headers: self.result_header,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: TransitionArgs,
+    }
+
+    fn request(line: &str) -> Result<TransitionRequest, Trouble> {
+        let words = format!("transition order 1 --operation k {line}");
+        let words = words.split(' ').filter(|word| !word.is_empty());
+        Line::try_parse_from(words)
+            .map_err(|error| Trouble::usage(error.to_string()))?
+            .args
+            .request()
+    }
+
+    #[test]
+    fn a_bare_transition_runs_once_without_content_or_result() {
+        let asked = request("").unwrap();
+        assert_eq!(asked.result, None);
+        let intent = asked.intent.unwrap();
+        assert_eq!(intent.content, Some(Content::Raw(Bytes::new())));
+        assert_eq!(intent.r#move, None);
+    }
+
+    #[test]
+    fn every_flag_reaches_its_field() {
+        let asked = request(
+            "--json {\"a\":1} --identity try=p1 --from pending --from new --to paid --initial pending --set try=p2 \
+             --reservation r --result ok --result-code 200 --result-type text/plain --result-header A:b",
+        )
+        .unwrap();
+        assert_eq!(asked.reservation_id, "r");
+        let result = asked.result.unwrap();
+        assert_eq!((&result.body[..], result.code), (&b"ok"[..], 200));
+        assert_eq!(result.content_type, "text/plain");
+        assert_eq!(result.headers[0].value, "b");
+        let intent = asked.intent.unwrap();
+        assert_eq!(
+            intent.content,
+            Some(Content::Json(Bytes::from_static(b"{\"a\":1}")))
+        );
+        assert_eq!(intent.identity["try"], "p1");
+        assert_eq!(intent.from_states, ["pending", "new"]);
+        let movement = intent.r#move.unwrap();
+        assert_eq!(
+            (&*movement.to_state, &*movement.initial_state),
+            ("paid", "pending")
+        );
+        assert_eq!(movement.sets["try"], "p2");
+    }
+
+    #[test]
+    fn staying_is_a_move_and_an_empty_result_is_a_result() {
+        let asked = request("--from paid --stay --result-code 204").unwrap();
+        assert_eq!(asked.intent.unwrap().r#move, Some(Move::default()));
+        assert_eq!(asked.result.unwrap().code, 204);
+    }
+
+    #[test]
+    fn contradictions_are_usage_errors() {
+        for line in [
+            "--json {} --raw x",
+            "--stay --to paid",
+            "--json - --result -",
+            "--set a=1 --set a=2",
+        ] {
+            assert_eq!(request(line).unwrap_err().exit, Exit::Usage, "{line}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Values on the command line that are more than one word.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use bytes::Bytes;
+
+use super::trouble::Trouble;
+use crate::proto::v1::Header;
+
+/// The most that is read from a file or from standard input, in bytes: the largest content that a sidecar takes.
+const READ_BYTES_MAX: u64 = 1024 * 1024;
+
+/// A text, a file or standard input, as written after a flag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The text itself.
+    Text(String),
+    /// `@path`.
+    File(String),
+    /// `-`.
+    Stdin,
+}
+
+impl Source {
+    /// `@@` begins a text with one `@`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        Ok(match text.strip_prefix('@') {
+            _ if text == "-" => Self::Stdin,
+            None => Self::Text(text.to_owned()),
+            Some("") => return Err("@ needs the path of a file; @@ begins a text with @".into()),
+            Some(rest) if rest.starts_with('@') => Self::Text(rest.to_owned()),
+            Some(path) => Self::File(path.to_owned()),
+        })
+    }
+
+    /// Reads it whole.
+    pub(super) fn read(&self) -> Result<Bytes, Trouble> {
+        match self {
+            Self::Text(text) => Ok(Bytes::from(text.clone())),
+            Self::File(path) => {
+                let file = std::fs::File::open(path)
+                    .map_err(|error| Trouble::usage(format!("cannot read {path}: {error}")))?;
+                bounded(file, path)
+            }
+            Self::Stdin => bounded(std::io::stdin().lock(), "standard input"),
+        }
+    }
+}
+
+fn bounded(input: impl Read, place: &str) -> Result<Bytes, Trouble> {
+    let mut read = Vec::new();
+    input
+        .take(READ_BYTES_MAX + 1)
+        .read_to_end(&mut read)
+        .map_err(|error| Trouble::usage(format!("cannot read {place}: {error}")))?;
+    if u64::try_from(read.len()).unwrap_or(u64::MAX) > READ_BYTES_MAX {
+        return Err(Trouble::usage(format!(
+            "{place} is larger than {READ_BYTES_MAX} bytes; send --digest of it instead"
+        )));
+    }
+    Ok(read.into())
+}
+
+/// `name=value`.
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some(_) | None => Err(format!("`{text}` is not name=value")),
+    }
+}
+
+/// `name: value`.
+pub(super) fn header(text: &str) -> Result<Header, String> {
+    match text.split_once(':') {
+        Some((name, value)) if !name.is_empty() => Ok(Header {
+            name: name.to_owned(),
+            value: value.strip_prefix(' ').unwrap_or(value).to_owned(),
+        }),
+        Some(_) | None => Err(format!("`{text}` is not name:value")),
+    }
+}
+
+/// Bytes in hexadecimal.
+pub(super) fn hex(text: &str) -> Result<Bytes, String> {
+    let digits: Option<Vec<u8>> = text
+        .chars()
+        .map(|digit| {
+            digit
+                .to_digit(16)
+                .and_then(|value| u8::try_from(value).ok())
+        })
+        .collect();
+    match digits {
+        Some(digits) if !digits.is_empty() && digits.len() % 2 == 0 => Ok(digits
+            .chunks_exact(2)
+            .map(|two| two[0] << 4 | two[1])
+            .collect()),
+        Some(_) | None => Err("must be an even number of hexadecimal digits".into()),
+    }
+}
+
+/// Collects pairs; a name may be given once.
+pub(super) fn unique(
+    flag: &str,
+    pairs: &[(String, String)],
+) -> Result<BTreeMap<String, String>, Trouble> {
+    let mut named = BTreeMap::new();
+    for (name, value) in pairs {
+        if named.insert(name.clone(), value.clone()).is_some() {
+            return Err(Trouble::usage(format!(
+                "{flag} gives `{name}` twice; give it once"
+            )));
+        }
+    }
+    Ok(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_a_text_a_file_or_standard_input() {
+        assert_eq!(Source::parse("{}"), Ok(Source::Text("{}".into())));
+        assert_eq!(Source::parse(""), Ok(Source::Text(String::new())));
+        assert_eq!(Source::parse("-"), Ok(Source::Stdin));
+        assert_eq!(Source::parse("@a b"), Ok(Source::File("a b".into())));
+        assert_eq!(Source::parse("@@home"), Ok(Source::Text("@home".into())));
+        assert!(Source::parse("@").is_err());
+    }
+
+    #[test]
+    fn a_value_may_hold_the_sign_that_ends_the_name() {
+        assert_eq!(pair("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert_eq!(pair("a="), Ok(("a".into(), String::new())));
+        assert!(pair("=b").is_err());
+        assert!(pair("ab").is_err());
+        assert_eq!(header("Location: http://x").unwrap().value, "http://x");
+    }
+
+    #[test]
+    fn a_name_given_twice_is_refused() {
+        let twice = [("a".into(), "1".into()), ("a".into(), "2".into())];
+        assert!(
+            unique("--identity", &twice)
+                .unwrap_err()
+                .message
+                .contains("--identity")
+        );
+    }
+
+    #[test]
+    fn hexadecimal_reads_either_case_and_refuses_halves() {
+        assert_eq!(hex("00fFa1"), Ok(Bytes::from_static(&[0, 255, 0xa1])));
+        for wrong in ["", "f", "0g", "é1"] {
+            assert!(hex(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_source_larger_than_a_content_may_be_is_refused_before_it_is_sent() {
+        let endless = std::io::repeat(b'x');
+        assert!(
+            bounded(endless, "it")
+                .unwrap_err()
+                .message
+                .contains("--digest")
+        );
+    }
+}

@@ -1,0 +1,497 @@
+//! The commands as a person or a script runs them: the real binary, its output and its exit code.
+#![allow(
+    clippy::as_conversions,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    missing_docs
+)]
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use fencepost::proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
+use fencepost::proto::v1::{
+    Incident, ListIncidentsRequest, ListIncidentsResponse, Resource, Verdict,
+};
+use fencepost::server::{Running, start_dev};
+use serde_json::Value;
+use tokio::net::{TcpListener, UnixListener};
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::{Request, Response, Status, async_trait};
+
+struct Said {
+    exit: i32,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn json(&self) -> Value {
+        assert_eq!(
+            self.out.lines().count(),
+            1,
+            "one message, one line: {}",
+            self.out
+        );
+        serde_json::from_str(&self.out).unwrap()
+    }
+}
+
+/// A command with a clean environment, its words, and what it reads from standard input.
+fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("FENCEPOST_")) {
+        command.env_remove(name);
+    }
+    command.args(words);
+    command
+}
+
+fn run(mut command: Command, input: &str) -> Said {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that does not read its input may be gone already.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    Said {
+        exit: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+async fn fencepost(words: &[&str]) -> Said {
+    let command = command(words);
+    tokio::task::spawn_blocking(move || run(command, ""))
+        .await
+        .unwrap()
+}
+
+/// A sidecar, and commands that ask it.
+struct Sidecar(Running);
+
+impl Sidecar {
+    async fn start() -> Self {
+        Self(start_dev("127.0.0.1:0".parse().unwrap()).await.unwrap())
+    }
+
+    fn addr(&self) -> String {
+        self.0.addr().to_string()
+    }
+
+    async fn run(&self, words: &[&str]) -> Said {
+        self.run_with_input(words, "").await
+    }
+
+    async fn run_with_input(&self, words: &[&str], input: &str) -> Said {
+        let mut command = command(words);
+        command.env("FENCEPOST_ADDR", self.addr());
+        let input = input.to_owned();
+        tokio::task::spawn_blocking(move || run(command, &input))
+            .await
+            .unwrap()
+    }
+
+    async fn reserve(&self, words: &[&str]) -> (String, String) {
+        let said = self
+            .run(&[&["reserve", "-o", "json"], words].concat())
+            .await;
+        assert_eq!(said.exit, 0, "{}{}", said.out, said.err);
+        let reservation = &said.json()["reservation"];
+        let text = |name: &str| reservation[name].as_str().unwrap().to_owned();
+        (text("reservationId"), text("token"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_can_be_reserved_renewed_fenced_and_released() {
+    let sidecar = Sidecar::start().await;
+    let (round, token) = sidecar.reserve(&["order", "1"]).await;
+    assert_eq!(sidecar.run(&["fence", "order", "1", &token]).await.exit, 0);
+    assert_eq!(sidecar.run(&["renew", &round]).await.exit, 0);
+    let busy = sidecar.run(&["reserve", "order", "1"]).await;
+    assert_eq!(busy.exit, 10, "{}", busy.out);
+    assert!(busy.out.starts_with("advice"), "{}", busy.out);
+    assert!(
+        busy.out.contains("RETRY") && busy.out.contains("BUSY"),
+        "{}",
+        busy.out
+    );
+    assert_eq!(sidecar.run(&["release", &round]).await.exit, 0);
+    let ended = sidecar.run(&["fence", "order", "1", &token]).await;
+    assert_eq!(ended.exit, 12, "{}", ended.out);
+    let last = sidecar
+        .run(&["fence", "order", "1", &token, "--even-if-ended"])
+        .await;
+    assert_eq!(last.exit, 0, "{}", last.out);
+    assert_eq!(sidecar.run(&["renew", &round]).await.exit, 12);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_request_id_gets_the_same_reservation() {
+    let sidecar = Sidecar::start().await;
+    let same = [
+        "order",
+        "1",
+        "--request-id",
+        "6f1c2c0e-4d0f-4a0c-9f65-0a4f7d1f3a11",
+    ];
+    let first = sidecar.reserve(&same).await;
+    assert_eq!(sidecar.reserve(&same).await.1, first.1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transition_is_applied_replayed_and_in_conflict_with_another_content() {
+    let sidecar = Sidecar::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let body = dir.path().join("body.json");
+    std::fs::write(&body, r#"{"amount": 10}"#).unwrap();
+    let body = format!("@{}", body.display());
+    let pay = [
+        "transition",
+        "order",
+        "1",
+        "--operation",
+        "evt-1",
+        "--initial",
+        "pending",
+        "--from",
+        "pending",
+        "--to",
+        "paid",
+        "--set",
+        "payer=ann",
+        "--result",
+        "receipt 7",
+        "--result-code",
+        "200",
+        "--result-header",
+        "A: b",
+    ];
+    let first = sidecar.run(&[&pay[..], &["--json", &body]].concat()).await;
+    assert_eq!(first.exit, 0, "{}{}", first.out, first.err);
+    assert!(first.out.contains("APPLIED"), "{}", first.out);
+    assert!(
+        first.out.contains("200 | A: b | receipt 7"),
+        "{}",
+        first.out
+    );
+    let again = [&pay[..], &["--json", "-", "-o", "json"]].concat();
+    let again = sidecar.run_with_input(&again, r#"{"amount":10.0}"#).await;
+    assert_eq!(again.exit, 0, "{}", again.err);
+    let decision = &again.json()["decision"];
+    assert_eq!(decision["verdict"], "VERDICT_REPLAYED");
+    assert_eq!(decision["result"]["body"], "cmVjZWlwdCA3");
+    let other = sidecar
+        .run(&[&pay[..], &["--json", r#"{"amount": 11}"#]].concat())
+        .await;
+    assert_eq!(other.exit, 11, "{}", other.out);
+    assert!(
+        other.out.contains("CONFLICT") && other.out.contains("incident"),
+        "{}",
+        other.out
+    );
+    let seen = sidecar.run(&["inspect", "order", "1"]).await;
+    assert_eq!(seen.exit, 0);
+    assert!(seen.out.contains("payer=ann"), "{}", seen.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lookup_tells_never_seen_from_done_and_empty() {
+    let sidecar = Sidecar::start().await;
+    let never = sidecar.run(&["lookup", "order", "1", "evt-1"]).await;
+    assert_eq!(never.exit, 13);
+    assert!(never.out.contains("NEVER_SEEN"));
+    let once = sidecar
+        .run(&["transition", "order", "1", "--operation", "evt-1"])
+        .await;
+    assert_eq!(once.exit, 0, "{}", once.err);
+    let done = sidecar.run(&["lookup", "order", "1", "evt-1"]).await;
+    assert_eq!(done.exit, 0);
+    assert!(done.out.contains("DONE_EMPTY"), "{}", done.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_can_never_work_says_which_field_and_exits_65() {
+    let sidecar = Sidecar::start().await;
+    let short = sidecar.run(&["reserve", "order", "1", "--ttl", "1s"]).await;
+    assert_eq!(short.exit, 65, "{}", short.err);
+    assert!(short.err.contains("ttl"), "{}", short.err);
+    assert_eq!(sidecar.run(&["inspect", "order", ""]).await.exit, 65);
+    assert_eq!(sidecar.run(&["fence", "order", "1", "-1"]).await.exit, 65);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_sidecar_the_command_says_how_to_start_one_and_exits_69() {
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let said = fencepost(&["inspect", "order", "1", "--addr", &closed.to_string()]).await;
+    assert_eq!(said.exit, 69);
+    assert!(
+        said.err.contains(&format!("http://{closed}")),
+        "{}",
+        said.err
+    );
+    assert!(said.err.contains("fencepost dev"), "{}", said.err);
+    assert_eq!(said.out, "");
+    let socket = "/nonexistent/admin.sock";
+    let said = fencepost(&["incidents", "--admin-socket", socket]).await;
+    assert_eq!(said.exit, 69);
+    assert!(said.err.contains(socket), "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sidecar_that_falls_silent_leaves_an_unknown_outcome_and_the_id_to_ask_again_with() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = silent.local_addr().unwrap().to_string();
+    let words = [
+        "reserve",
+        "order",
+        "1",
+        "--addr",
+        &addr,
+        "--timeout",
+        "300ms",
+    ];
+    let said = fencepost(&words).await;
+    assert_eq!(said.exit, 75, "{}", said.err);
+    assert!(said.err.contains("--request-id "), "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_breaks_leaves_an_unknown_outcome() {
+    let breaking = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = breaking.local_addr().unwrap().to_string();
+    let server = tokio::spawn(async move {
+        loop {
+            let (stream, _) = breaking.accept().await.unwrap();
+            stream.readable().await.unwrap();
+        }
+    });
+    let said = fencepost(&[
+        "transition",
+        "order",
+        "1",
+        "--operation",
+        "k",
+        "--addr",
+        &addr,
+    ])
+    .await;
+    server.abort();
+    assert_eq!(said.exit, 75, "{}", said.err);
+    assert!(said.err.contains("same ids"), "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_meant_exits_2_and_says_what_to_write() {
+    let cases: [(&[&str], &str); 9] = [
+        (&["inspect", "order"], "<ID>"),
+        (&["inspect", "order", "1", "--timeout", "10"], "unit"),
+        (&["reserve", "order", "1", "--ttl", "30"], "30s"),
+        (&["reserve", "order", "1", "--request-id", "x"], "UUID"),
+        (
+            &["inspect", "order", "1", "--addr", "tcp://h:1"],
+            "host:port",
+        ),
+        (&["transition", "order", "1"], "--operation"),
+        (
+            &[
+                "transition",
+                "order",
+                "1",
+                "--operation",
+                "k",
+                "--identity",
+                "x",
+            ],
+            "name=value",
+        ),
+        (
+            &[
+                "transition",
+                "order",
+                "1",
+                "--operation",
+                "k",
+                "--digest",
+                "xy",
+            ],
+            "hexadecimal",
+        ),
+        (
+            &[
+                "transition",
+                "order",
+                "1",
+                "--operation",
+                "k",
+                "--json",
+                "@/nonexistent",
+            ],
+            "/nonexistent",
+        ),
+    ];
+    for (words, hint) in cases {
+        let said = fencepost(words).await;
+        assert_eq!(said.exit, 2, "{words:?}: {}", said.err);
+        assert!(said.err.contains(hint), "{words:?}: {}", said.err);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn variables_of_kubernetes_and_empty_ones_change_nothing() {
+    let sidecar = Sidecar::start().await;
+    let mut command = command(&["inspect", "order", "1"]);
+    command.env("FENCEPOST_ADDR", sidecar.addr());
+    for (name, value) in [
+        ("FENCEPOST_PORT", "tcp://10.0.0.1:7411"),
+        ("FENCEPOST_SERVICE_HOST", "10.0.0.1"),
+        ("FENCEPOST_SERVICE_PORT", "7411"),
+        ("FENCEPOST_PORT_7411_TCP_ADDR", "10.0.0.1"),
+        // Empty is how templates say "not set".
+        ("FENCEPOST_TIMEOUT", ""),
+        ("FENCEPOST_OUTPUT", ""),
+    ] {
+        command.env(name, value);
+    }
+    let said = tokio::task::spawn_blocking(move || run(command, ""))
+        .await
+        .unwrap();
+    assert_eq!(said.exit, 0, "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn help_names_every_exit_code() {
+    for words in [
+        &["--help"][..],
+        &["transition", "--help"],
+        &["lookup", "-h"],
+    ] {
+        let said = fencepost(words).await;
+        assert_eq!(said.exit, 0);
+        for code in [
+            " 0 ", " 1 ", " 2 ", "10 ", "11 ", "12 ", "13 ", "65 ", "69 ", "70 ", "75 ", "78 ",
+        ] {
+            let named = said
+                .out
+                .lines()
+                .any(|line| line.trim_start().starts_with(code.trim_start()));
+            assert!(named, "{words:?} does not tell {code}: {}", said.out);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proto_files_are_written_and_never_overwritten_unasked() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("deep/er");
+    let words = ["proto", root.to_str().unwrap()];
+    assert_eq!(fencepost(&words).await.exit, 0);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto/fencepost/v1");
+    let read = |folder: &Path, name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let written = root.join("fencepost/v1");
+    for entry in std::fs::read_dir(&source).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert_eq!(read(&written, &name), read(&source, &name), "{name}");
+    }
+    assert_eq!(
+        fencepost(&words).await.exit,
+        0,
+        "the same again is no error"
+    );
+    std::fs::write(written.join("decision.proto"), "mine").unwrap();
+    std::fs::remove_file(written.join("coordination.proto")).unwrap();
+    let refused = fencepost(&words).await;
+    assert_eq!(refused.exit, 2);
+    assert!(refused.err.contains("--force"), "{}", refused.err);
+    assert_eq!(read(&written, "decision.proto"), "mine");
+    assert!(
+        !written.join("coordination.proto").exists(),
+        "it looks before it writes"
+    );
+    let forced = fencepost(&[words[0], words[1], "--force"]).await;
+    assert_eq!(forced.exit, 0);
+    assert_eq!(
+        read(&written, "decision.proto"),
+        read(&source, "decision.proto")
+    );
+}
+
+/// Three incidents on two pages.
+struct TwoPages;
+
+#[async_trait]
+impl OperatorService for TwoPages {
+    async fn list_incidents(
+        &self,
+        request: Request<ListIncidentsRequest>,
+    ) -> Result<Response<ListIncidentsResponse>, Status> {
+        let incident = |id: &str| Incident {
+            incident_id: id.into(),
+            resource: Some(Resource {
+                kind: "order".into(),
+                id: "1\u{1b}[2J".into(),
+            }),
+            verdict: Verdict::Conflict.into(),
+            rule: "OTHER_CONTENT".into(),
+            ..Incident::default()
+        };
+        let (ids, next): (&[&str], &str) = match request.into_inner().page_token.as_str() {
+            "" => (&["one", "two"], "more"),
+            "more" => (&["three"], ""),
+            other => return Err(Status::invalid_argument(other)),
+        };
+        Ok(Response::new(ListIncidentsResponse {
+            incidents: ids.iter().map(|id| incident(id)).collect(),
+            next_page_token: next.into(),
+        }))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn incidents_are_listed_over_all_pages() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("admin.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let serving = tonic::transport::Server::builder()
+        .add_service(OperatorServiceServer::new(TwoPages))
+        .serve_with_incoming(UnixListenerStream::new(listener));
+    tokio::spawn(serving);
+    let socket = socket.to_str().unwrap();
+    let table = fencepost(&["incidents", "--admin-socket", socket]).await;
+    assert_eq!(table.exit, 0, "{}", table.err);
+    for id in ["one", "two", "three"] {
+        assert!(table.out.contains(&format!("  {id}\n")), "{}", table.out);
+    }
+    assert!(!table.out.contains('\u{1b}'), "{}", table.out);
+    let lines = fencepost(&["incidents", "--admin-socket", socket, "-o", "json"]).await;
+    let ids: Vec<Value> = lines
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["incidentId"].clone())
+        .collect();
+    assert_eq!(ids, ["one", "two", "three"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_may_be_given_with_its_scheme() {
+    let sidecar = Sidecar::start().await;
+    let addr: SocketAddr = sidecar.addr().parse().unwrap();
+    let said = fencepost(&["inspect", "order", "1", "--addr", &format!("http://{addr}")]).await;
+    assert_eq!(said.exit, 0, "{}", said.err);
+    assert!(
+        said.out.contains("free") && said.out.contains("never written"),
+        "{}",
+        said.out
+    );
+}

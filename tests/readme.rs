@@ -1,0 +1,237 @@
+//! What the README shows is run as it stands there, against a sidecar for development.
+#![allow(
+    clippy::as_conversions,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    missing_docs
+)]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use fencepost::server::{Running, start_dev};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn readme() -> String {
+    std::fs::read_to_string(root().join("README.md")).unwrap()
+}
+
+/// What follows a mark in the README: the inside of the code block, or the table.
+fn marked(name: &str) -> String {
+    let readme = readme();
+    let mark = format!("<!-- tested: {name} -->\n");
+    let (_, rest) = readme
+        .split_once(&mark)
+        .unwrap_or_else(|| panic!("README.md has no mark {mark}"));
+    match rest.strip_prefix("```sh\n") {
+        Some(block) => block.split_once("```").unwrap().0.to_owned(),
+        None => rest.split_once("\n\n").unwrap().0.to_owned(),
+    }
+}
+
+/// The Python with the example's packages.
+fn python() -> PathBuf {
+    let python = root().join(".tools/venv/bin/python");
+    assert!(
+        python.exists(),
+        "{} is missing: `scripts/need.sh test` (part of `make test`) makes it",
+        python.display()
+    );
+    python
+}
+
+async fn shell(script: String) -> String {
+    let run = move || {
+        Command::new("bash")
+            .arg("-euc")
+            .arg(script)
+            .current_dir(root())
+            .output()
+            .unwrap()
+    };
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = tokio::task::spawn_blocking(run).await.unwrap();
+    let text = String::from_utf8(stdout).unwrap();
+    assert!(
+        status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&stderr)
+    );
+    text
+}
+
+/// A sidecar, and the README's lines with its port in place of the usual one.
+struct Sidecar(Running);
+
+impl Sidecar {
+    async fn start() -> Self {
+        Self(start_dev("127.0.0.1:0".parse().unwrap()).await.unwrap())
+    }
+
+    async fn run(&self, name: &str) -> String {
+        let script = marked(name);
+        let usual = "127.0.0.1:7411";
+        let script = script
+            .replace(usual, &self.0.addr().to_string())
+            .replace("target/debug/fencepost", env!("CARGO_BIN_EXE_fencepost"));
+        shell(format!("export FENCEPOST_ADDR={}\n{script}", self.0.addr())).await
+    }
+}
+
+/// A process that ends with the test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Generates the stubs as the README says, and starts the example with them.
+async fn webhook(sidecar: &Sidecar, stubs: &Path) -> (Ends, String) {
+    let script = marked("stubs");
+    let (_, generate) = script.split_once("grpc_tools.protoc").unwrap();
+    let (generate, run) = generate.split_once(".tools/example/bin/python").unwrap();
+    let generate = generate.replace("examples/python", stubs.to_str().unwrap());
+    shell(format!(
+        "{} -m grpc_tools.protoc{generate}",
+        python().display()
+    ))
+    .await;
+    let mut child = Command::new(python())
+        .arg(run.trim())
+        .current_dir(root())
+        .env("PYTHONPATH", stubs)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("FENCEPOST_ADDR", sidecar.0.addr().to_string())
+        .env("WEBHOOK_PORT", "0")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = child.stdout.take().unwrap();
+    let ends = Ends(child);
+    let first_line = tokio::task::spawn_blocking(|| BufReader::new(out).lines().next());
+    let said = first_line
+        .await
+        .unwrap()
+        .expect("the example says where it listens")
+        .unwrap();
+    let port = said.rsplit_once(':').unwrap().1.to_owned();
+    (ends, port)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_curl_line_and_the_command_do_the_same() {
+    let sidecar = Sidecar::start().await;
+    let applied = sidecar.run("place").await;
+    assert!(applied.contains("ADVICE_ACKNOWLEDGE"), "{applied}");
+    assert!(applied.contains("VERDICT_APPLIED"), "{applied}");
+    let replayed = sidecar.run("place-command").await;
+    assert!(replayed.contains("ACKNOWLEDGE"), "{replayed}");
+    assert!(replayed.contains("REPLAYED"), "{replayed}");
+    sidecar.0.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_handler_books_once_answers_alike_and_refuses_a_changed_content() {
+    let sidecar = Sidecar::start().await;
+    let stubs = tempfile::tempdir().unwrap();
+    sidecar.run("place").await;
+    let (_webhook, port) = webhook(&sidecar, stubs.path()).await;
+    let pay = marked("pay").replace("127.0.0.1:8080", &format!("127.0.0.1:{port}"));
+    for _ in 0..3 {
+        assert_eq!(shell(pay.clone()).await, "booked 200\n");
+    }
+    let changed = shell(pay.replace("\"p1\"", "\"p2\"")).await;
+    assert!(changed.ends_with(" 409\n"), "{changed}");
+    let nonsense = shell(pay.replace("{\"id\"", "[\"id\"")).await;
+    assert!(nonsense.ends_with(" 400\n"), "{nonsense}");
+    sidecar.0.stop().await;
+    let alone = shell(pay).await;
+    assert!(alone.ends_with(" 503\n"), "{alone}");
+}
+
+#[test]
+fn the_handler_shown_is_the_one_that_runs() {
+    let example = std::fs::read_to_string(root().join("examples/python/webhook.py")).unwrap();
+    let (_, rest) = example.split_once("# [core]\n").unwrap();
+    let (core, _) = rest.split_once("# [/core]").unwrap();
+    assert!(
+        readme().contains(&format!("```python\n{core}```")),
+        "README.md shows another handler than {core}"
+    );
+    let lines = core.lines().count();
+    assert!((6..=15).contains(&lines), "a handler of {lines} lines");
+}
+
+fn help(words: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_fencepost"))
+        .args(words)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_configuration_table_names_every_flag_and_variable_and_no_other() {
+    let words = |text: &str, accept: fn(&str) -> bool| -> BTreeSet<String> {
+        text.split(|sign: char| !(sign.is_ascii_alphanumeric() || "-_".contains(sign)))
+            .filter(|word| accept(word))
+            .map(str::to_owned)
+            .collect()
+    };
+    let flag = |word: &str| {
+        word.starts_with("--") && word.len() > 3 && !["--help", "--version"].contains(&word)
+    };
+    let variable = |word: &str| word.starts_with("FENCEPOST_");
+    let table = marked("configuration");
+    let serve = help(&["serve", "--help"]);
+    assert_eq!(words(&table, flag), words(&serve, flag));
+    assert_eq!(words(&table, variable), words(&serve, variable));
+    let dev: String = table
+        .lines()
+        .filter(|line| !line.contains("`serve` only"))
+        .collect();
+    assert_eq!(words(&dev, flag), words(&help(&["dev", "--help"]), flag));
+}
+
+#[test]
+fn the_table_of_exit_codes_is_that_of_the_help() {
+    let codes = |text: &str| -> BTreeSet<u8> {
+        text.lines()
+            .filter_map(|line| {
+                line.trim_start_matches(['|', ' '])
+                    .split_whitespace()
+                    .next()?
+                    .parse()
+                    .ok()
+            })
+            .collect()
+    };
+    let help = help(&["--help"]);
+    let (_, told) = help.split_once("Exit codes:").unwrap();
+    let shown = codes(&marked("exit codes"));
+    assert_eq!(shown, codes(told));
+    assert_eq!(shown.len(), 12);
+}
+
+#[test]
+fn every_file_that_the_readme_links_is_there() {
+    let readme = readme();
+    for link in readme
+        .split("](")
+        .skip(1)
+        .map(|rest| rest.split(')').next().unwrap())
+    {
+        assert!(root().join(link).exists(), "{link}");
+    }
+}
