@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Fault};
 use crate::proto::v1 as pb;
-use crate::proto::v1::intent::Content;
 
 use super::convert::page::Page;
 use super::convert::{answer, ask};
@@ -13,9 +12,6 @@ use super::gate::Origin;
 
 /// When to ask again while etcd has not answered yet.
 const NOT_READY_RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Largest JSON content that is digested between other calls, in bytes. A larger one takes milliseconds, and goes to a thread
-/// where nobody waits behind it.
-const JSON_BYTES_INLINE_MAX: usize = 64 * 1024;
 
 /// The engine, once there is one: the port is open, and health is answered, before etcd has proved itself.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +53,7 @@ impl Calls {
         request: pb::TransitionRequest,
         origin: &Origin,
     ) -> Result<pb::TransitionResponse, Fault> {
-        let ask = if digests_slowly(&request) {
+        let ask = if ask::digests_slowly(&request) {
             let reading = tokio::task::spawn_blocking(move || ask::transition(request));
             // The reader does not panic; a runtime that ends drops it.
             reading.await.map_err(|_| Fault::Stopping {
@@ -144,16 +140,5 @@ impl Calls {
             .incidents(page.after.clone(), page.to_read(), origin.caller)
             .await?;
         Ok(page.answer(found))
-    }
-}
-
-fn digests_slowly(request: &pb::TransitionRequest) -> bool {
-    let content = request
-        .intent
-        .as_ref()
-        .and_then(|intent| intent.content.as_ref());
-    match content {
-        Some(Content::Json(text)) => text.len() > JSON_BYTES_INLINE_MAX,
-        Some(Content::Raw(_) | Content::Digest(_)) | None => false,
     }
 }

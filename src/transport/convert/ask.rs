@@ -5,8 +5,13 @@ use crate::domain::request::{EndedRounds, Fence, Reserve, Transition, Ttl};
 use crate::domain::token::FencingToken;
 use crate::engine::Fault;
 use crate::proto::v1 as pb;
+use crate::proto::v1::intent::Content;
 
 use super::{at, intent, present, refused, result, span};
+
+/// Largest JSON content that is digested between other calls, in bytes. A larger one takes milliseconds, and goes to a thread
+/// where nobody waits behind it.
+const JSON_BYTES_INLINE_MAX: usize = 64 * 1024;
 
 /// Reads a Reserve. `peer` names the caller where it does not name itself.
 pub(crate) fn reserve(request: pb::ReserveRequest, peer: &str) -> Result<Reserve, Fault> {
@@ -100,4 +105,16 @@ fn resource(resource: Option<pb::Resource>) -> Result<ResourceId, Fault> {
     };
     let kind = at("resource.kind", Kind::parse(&resource.kind))?;
     at("resource.id", ResourceId::new(kind, &resource.id))
+}
+
+/// Whether reading it takes so long that it should not be done between other calls.
+pub(crate) fn digests_slowly(request: &pb::TransitionRequest) -> bool {
+    let content = request
+        .intent
+        .as_ref()
+        .and_then(|intent| intent.content.as_ref());
+    match content {
+        Some(Content::Json(text)) => text.len() > JSON_BYTES_INLINE_MAX,
+        Some(Content::Raw(_) | Content::Digest(_)) | None => false,
+    }
 }
