@@ -154,7 +154,7 @@ impl Engine {
         limit: usize,
         caller: Caller,
     ) -> Result<Vec<Incident>, Fault> {
-        self.admit()?;
+        self.admit(caller)?;
         let listing = async {
             self.shared
                 .store
@@ -171,11 +171,15 @@ impl Engine {
         self.shared.tasks.stop(limit).await
     }
 
-    pub(super) fn admit(&self) -> Result<(), Fault> {
+    /// Refuses what cannot be of use any more before anything is done with it.
+    pub(super) fn admit(&self, caller: Caller) -> Result<(), Fault> {
         if self.shared.tasks.stopping() {
             return Err(Fault::Stopping {
                 retry_after: STOPPING_RETRY,
             });
+        }
+        if caller.deadline.left().is_zero() {
+            return Err(Fault::DeadlinePassed);
         }
         Ok(())
     }
@@ -200,7 +204,7 @@ impl Engine {
         ask: Ask,
         caller: Caller,
     ) -> Result<Answer, Fault> {
-        self.admit()?;
+        self.admit(caller)?;
         let progress = Progress::default();
         within(
             caller.deadline,

@@ -3,17 +3,18 @@
 use super::clock::Boottime;
 use super::facade::{Caller, Engine, Reserved, judged, question_failed, random_nonce};
 use super::fault::Fault;
-use super::ticket::Progress;
+use super::ticket::{Progress, UNKNOWN_RETRY};
 use crate::domain::decision::{Decision, Grant, Layer, Rule, Verdict};
 use crate::domain::ids::{Nonce, ReservationId, ResourceId};
 use crate::domain::judge::{Answer, Ask, HeldRound};
 use crate::domain::record::LeaseId;
 use crate::domain::request::Reserve;
+use crate::store::StoreError;
 
 impl Engine {
     /// Takes a resource.
     pub async fn reserve(&self, ask: Reserve, caller: Caller) -> Result<Reserved, Fault> {
-        self.admit()?;
+        self.admit(caller)?;
         let progress = Progress::default();
         let engine = self.clone();
         let sent = progress.clone();
@@ -63,7 +64,7 @@ impl Engine {
         reservation: ReservationId,
         caller: Caller,
     ) -> Result<Reserved, Fault> {
-        self.admit()?;
+        self.admit(caller)?;
         let progress = Progress::default();
         let engine = self.clone();
         let sent = progress.clone();
@@ -104,7 +105,7 @@ impl Engine {
         reservation: ReservationId,
         caller: Caller,
     ) -> Result<Decision, Fault> {
-        self.admit()?;
+        self.admit(caller)?;
         let progress = Progress::default();
         let engine = self.clone();
         let sent = progress.clone();
@@ -137,7 +138,13 @@ impl Engine {
             return Err(Fault::DeadlinePassed);
         }
         let renewed = self.shared.leases.renew(lease).await;
-        let bound = renewed.map_err(|error| question_failed(&error))?;
+        let bound = renewed.map_err(|error| match error {
+            // The lease may have been renewed all the same; the caller counts on nothing, and may ask again.
+            StoreError::Indeterminate { .. } => Fault::UnknownOutcome {
+                retry_after: UNKNOWN_RETRY,
+            },
+            StoreError::NotApplied { .. } | StoreError::Corrupt { .. } => question_failed(&error),
+        })?;
         let reservation = ReservationId::new(resource.clone(), round);
         match self
             .ask(&resource, Ask::Check(reservation), Progress::default())
