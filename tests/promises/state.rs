@@ -223,6 +223,20 @@ async fn history_and_not_likeness_decides_whether_a_step_was_made(backend: Backe
     assert_eq!(one.state(&order).await, "cancelled");
 }
 
+async fn a_step_made_before_the_last_visit_to_its_start_does_not_count(backend: Backend) {
+    let [one, two] = backend.sidecars().await;
+    let order = fresh_resource();
+    let pay = |operation: &str| ask(&order, operation).from(&["pending"]).to("paid");
+    applied(&one.transition(&create(&order, "pending")).await);
+    applied(&two.transition(&pay("pay")).await);
+    let reopen = ask(&order, "reopen").from(&["paid"]).to("pending");
+    applied(&one.transition(&reopen).await);
+    let cancel = ask(&order, "cancel").from(&["pending"]).to("cancelled");
+    applied(&two.transition(&cancel).await);
+    let refused = one.transition(&pay("pay again")).await;
+    judged(&refused, Verdict::Rejected, Layer::State, Rule::Passed);
+}
+
 async fn too_early_is_stored_nowhere_and_comes_right_by_itself(backend: Backend) {
     let [one, two] = backend.sidecars().await;
     let order = fresh_resource();
@@ -372,6 +386,7 @@ engines! {
     an_edited_note_does_not_turn_a_callback_away_but_a_new_attempt_does,
     a_step_that_was_made_already_is_acknowledged_and_not_made_again,
     history_and_not_likeness_decides_whether_a_step_was_made,
+    a_step_made_before_the_last_visit_to_its_start_does_not_count,
     too_early_is_stored_nowhere_and_comes_right_by_itself,
     a_callback_that_overtook_its_own_start_is_early_and_then_right,
     what_was_never_created_is_not_created_by_asking,
