@@ -139,17 +139,14 @@ impl Engine {
         }
         let renewed = self.shared.leases.renew(lease).await;
         let bound = renewed.map_err(|error| match error {
-            // The lease may have been renewed all the same; the caller counts on nothing, and may ask again.
-            StoreError::Indeterminate { .. } => Fault::UnknownOutcome {
-                retry_after: UNKNOWN_RETRY,
-            },
+            StoreError::Indeterminate { .. } => unknown(),
             StoreError::NotApplied { .. } | StoreError::Corrupt { .. } => question_failed(&error),
         })?;
         let reservation = ReservationId::new(resource.clone(), round);
-        match self
+        let second = self
             .ask(&resource, Ask::Check(reservation), Progress::default())
-            .await?
-        {
+            .await;
+        match second.map_err(after_keepalive)? {
             Answer::Held(seen, held) => {
                 // The lease was gone, yet its key was seen after that: etcd is about to end it.
                 let bound = bound.unwrap_or(caller.arrived);
@@ -173,6 +170,27 @@ impl Engine {
                 })
             }
         }
+    }
+}
+
+/// The lease may have been renewed; the caller counts on nothing, and may ask again.
+fn unknown() -> Fault {
+    Fault::UnknownOutcome {
+        retry_after: UNKNOWN_RETRY,
+    }
+}
+
+/// Once the keepalive was sent, a question that failed does not mean that nothing was done.
+fn after_keepalive(fault: Fault) -> Fault {
+    match fault {
+        Fault::StoreUnavailable { .. } | Fault::Overloaded { .. } | Fault::Stopping { .. } => {
+            unknown()
+        }
+        Fault::InvalidField { .. }
+        | Fault::LimitMet { .. }
+        | Fault::DeadlinePassed
+        | Fault::UnknownOutcome { .. }
+        | Fault::CorruptRecord => fault,
     }
 }
 
