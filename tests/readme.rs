@@ -96,22 +96,31 @@ impl Drop for Ends {
     }
 }
 
-/// Generates the stubs as the README says, and starts the example with them.
-async fn webhook(sidecar: &Sidecar, stubs: &Path) -> (Ends, String) {
+/// A copy of the examples with stubs generated beside them, as the README says. In `examples/python` itself there may be
+/// stubs for another version of the packages, made by somebody who followed the README.
+async fn examples() -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for name in ["webhook.py", "worker.py"] {
+        let original = root().join("examples/python").join(name);
+        std::fs::copy(original, copy.path().join(name)).unwrap();
+    }
     let script = marked("stubs");
     let (_, generate) = script.split_once("grpc_tools.protoc").unwrap();
     let (generate, run) = generate.split_once(".tools/example/bin/python").unwrap();
-    let generate = generate.replace("examples/python", stubs.to_str().unwrap());
+    assert_eq!(run.trim(), "examples/python/webhook.py");
+    let generate = generate.replace("examples/python", copy.path().to_str().unwrap());
     shell(format!(
         "{} -m grpc_tools.protoc{generate}",
         python().display()
     ))
     .await;
+    copy
+}
+
+/// Starts the handler.
+async fn webhook(sidecar: &Sidecar, examples: &Path) -> (Ends, String) {
     let mut child = Command::new(python())
-        .arg(run.trim())
-        .current_dir(root())
-        .env("PYTHONPATH", stubs)
-        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(examples.join("webhook.py"))
         .env("FENCEPOST_ADDR", sidecar.0.addr().to_string())
         .env("WEBHOOK_PORT", "0")
         .stdout(Stdio::piped())
@@ -144,9 +153,9 @@ async fn the_curl_line_and_the_command_do_the_same() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_handler_books_once_answers_alike_and_refuses_a_changed_content() {
     let sidecar = Sidecar::start().await;
-    let stubs = tempfile::tempdir().unwrap();
+    let examples = examples().await;
     sidecar.run("place").await;
-    let (_webhook, port) = webhook(&sidecar, stubs.path()).await;
+    let (_webhook, port) = webhook(&sidecar, examples.path()).await;
     let pay = marked("pay").replace("127.0.0.1:8080", &format!("127.0.0.1:{port}"));
     for _ in 0..3 {
         assert_eq!(shell(pay.clone()).await, "booked 200\n");
@@ -158,6 +167,26 @@ async fn the_python_handler_books_once_answers_alike_and_refuses_a_changed_conte
     sidecar.0.stop().await;
     let alone = shell(pay).await;
     assert!(alone.ends_with(" 503\n"), "{alone}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_worker_moves_once_and_leaves_the_resource_free() {
+    let sidecar = Sidecar::start().await;
+    let examples = examples().await;
+    let sidecar_at = format!("export FENCEPOST_ADDR={}", sidecar.0.addr());
+    let work = format!(
+        "{sidecar_at}\n{} {}/worker.py parcel 7",
+        python().display(),
+        examples.path().display()
+    );
+    assert!(readme().contains("says `ADVICE_ACKNOWLEDGE shelf 9`"));
+    for _ in 0..2 {
+        assert_eq!(shell(work.clone()).await, "ADVICE_ACKNOWLEDGE shelf 9\n");
+    }
+    let inspect = format!("{} inspect parcel 7", env!("CARGO_BIN_EXE_fencepost"));
+    let left = shell(format!("{sidecar_at}\n{inspect}")).await;
+    assert!(left.contains("shelved") && left.contains("free"), "{left}");
+    sidecar.0.stop().await;
 }
 
 #[test]
