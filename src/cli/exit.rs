@@ -4,21 +4,56 @@ use std::process::ExitCode;
 
 use crate::proto::v1::Advice;
 
-/// The exit codes, as `--help` tells them.
-pub(super) const HELP: &str = "\
+/// Every exit code and what it means.
+const MEANINGS: [(u8, &str); 12] = [
+    (0, "PROCEED or ACKNOWLEDGE; or there was nothing to judge"),
+    (
+        1,
+        "serve, dev: the sidecar could not start; demo: a scene came out wrong",
+    ),
+    (2, "the command line cannot be understood"),
+    (10, "RETRY: not now"),
+    (11, "REFUSE: no, and asking again will not help"),
+    (12, "ABANDON: the round is over"),
+    (13, "lookup: the operation was never seen"),
+    (65, "the request can never work (INVALID_ARGUMENT)"),
+    (
+        69,
+        "no sidecar answers, or it cannot take the request now; nothing was done",
+    ),
+    (70, "any other error"),
+    (
+        75,
+        "the outcome is unknown or the time ran out: ask again with the same ids",
+    ),
+    (78, "serve, dev: the configuration is wrong"),
+];
+
+/// The exit codes of a sidecar, as its `--help` tells them.
+pub(super) const OF_A_SIDECAR: &str = "\
 Exit codes:
-   0  PROCEED or ACKNOWLEDGE; or there was nothing to judge
-   1  serve, dev: the sidecar could not start; demo: a scene came out wrong
+   0  it was told to stop, and did
+   1  it could not start
    2  the command line cannot be understood
-  10  RETRY: not now
-  11  REFUSE: no, and asking again will not help
-  12  ABANDON: the round is over
-  13  lookup: the operation was never seen
-  65  the request can never work (INVALID_ARGUMENT)
-  69  no sidecar answers, or it cannot take the request now; nothing was done
-  70  any other error
-  75  the outcome is unknown or the time ran out: ask again with the same ids
-  78  the configuration is wrong";
+  78  the configuration is wrong; nothing was started";
+
+/// Every exit code, as `--help` tells them.
+pub(super) fn all() -> String {
+    told(|_| true)
+}
+
+/// The exit codes of a command that asks a sidecar, as its `--help` tells them: those that any may end with, and its own.
+pub(super) fn of_a_question(own: &[u8]) -> String {
+    told(|code| [0, 2, 65, 69, 70, 75].contains(&code) || own.contains(&code))
+}
+
+fn told(wanted: impl Fn(u8) -> bool) -> String {
+    let mut text = "Exit codes:".to_owned();
+    for (code, meaning) in MEANINGS.iter().filter(|(code, _)| wanted(*code)) {
+        text.push_str(&format!("\n  {code:>2}  {meaning}"));
+    }
+    text
+}
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

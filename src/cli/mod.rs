@@ -21,13 +21,13 @@ use std::process::ExitCode;
 use clap::builder::Resettable;
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use self::exit::{Exit, HELP};
+use self::exit::{Exit, OF_A_SIDECAR};
 use self::trouble::Trouble;
 use crate::proto::v1::Resource;
 
 /// A coordination sidecar: Reserve, Transition and Fence, kept in etcd
 #[derive(Debug, Parser)]
-#[command(name = "fencepost", version, after_help = HELP)]
+#[command(name = "fencepost", version, after_help = exit::all())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -36,35 +36,37 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the sidecar on etcd
+    #[command(after_help = OF_A_SIDECAR)]
     Serve(Box<serve::ServeArgs>),
     /// Run the sidecar on a store in memory; nothing survives its end
+    #[command(after_help = OF_A_SIDECAR)]
     Dev(Box<serve::DevArgs>),
     /// Play the scenes that go wrong without a sidecar, and check how they come out
     #[command(after_help = demo::HELP)]
     Demo(demo::DemoArgs),
     /// Take a resource for a limited time, with a fencing token
-    #[command(after_help = HELP)]
+    #[command(after_help = exit::of_a_question(&[10, 12]))]
     Reserve(reservation::ReserveArgs),
     /// Make a live reservation last for its whole time again
-    #[command(after_help = HELP)]
+    #[command(after_help = exit::of_a_question(&[12]))]
     Renew(reservation::RoundArgs),
     /// End a reservation
-    #[command(after_help = HELP)]
+    #[command(after_help = exit::of_a_question(&[]))]
     Release(reservation::RoundArgs),
     /// Judge a message and, if it may, commit its move and its result
-    #[command(after_help = HELP)]
+    #[command(after_help = exit::of_a_question(&[10, 11, 12]))]
     Transition(Box<transition::TransitionArgs>),
     /// Ask whether a token is the live grant of a resource
-    #[command(after_help = HELP)]
+    #[command(after_help = exit::of_a_question(&[12]))]
     Fence(question::FenceArgs),
     /// Ask what has become of an operation
-    #[command(after_help = HELP)]
+    #[command(after_help = exit::of_a_question(&[11, 13]))]
     Lookup(question::LookupArgs),
     /// Show a resource as it stands
-    #[command(after_help = HELP)]
+    #[command(after_help = exit::of_a_question(&[]))]
     Inspect(question::InspectArgs),
     /// List what a person must judge, over the sidecar's admin socket
-    #[command(after_help = HELP)]
+    #[command(after_help = exit::of_a_question(&[]))]
     Incidents(incidents::IncidentsArgs),
     /// Write the interface's proto files into a directory
     Proto(proto_dir::ProtoArgs),

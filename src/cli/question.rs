@@ -7,7 +7,7 @@ use super::reservation::exit;
 use super::session::{Session, SessionArgs};
 use super::table::bare;
 use super::trouble::Trouble;
-use super::{ResourceArgs, output};
+use super::{ResourceArgs, output, values};
 use crate::proto::v1::{FenceRequest, InspectRequest, LookupRequest, OperationState};
 
 /// Is a token good?
@@ -16,7 +16,7 @@ pub(super) struct FenceArgs {
     #[command(flatten)]
     resource: ResourceArgs,
     /// The token that `reserve` answered
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_negative_numbers = true, value_parser = values::token)]
     token: i64,
     /// A token also passes when its round is over, if nothing was granted after it
     #[arg(long)]

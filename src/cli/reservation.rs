@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::exit::Exit;
 use super::session::{Session, SessionArgs, span};
 use super::trouble::Trouble;
-use super::{ResourceArgs, output};
+use super::{ResourceArgs, output, values};
 use crate::proto::v1::{Decision, ReleaseRequest, RenewRequest, Reservation, ReserveRequest};
 
 /// Takes a resource.
@@ -17,13 +17,13 @@ pub(super) struct ReserveArgs {
     #[command(flatten)]
     resource: ResourceArgs,
     /// Names this attempt; give the same one to repeat a call whose answer was lost [default: a fresh one]
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = values::request_id)]
     request_id: Option<Uuid>,
     /// How long it lasts unless renewed, with its unit: 30s, 5m [default: the sidecar's, 30s]
-    #[arg(long, value_parser = span)]
+    #[arg(long, value_name = "DURATION", value_parser = span)]
     ttl: Option<Duration>,
-    /// Shown to people who ask who holds it
-    #[arg(long)]
+    /// Shown to people who ask who holds it [default: the address that the sidecar sees the call come from]
+    #[arg(long, value_name = "NAME")]
     holder: Option<String>,
     #[command(flatten)]
     session: SessionArgs,
@@ -50,10 +50,12 @@ impl ReserveArgs {
             session.answer(client.reserve(session.ask(request))).await
         };
         let answer = call.await.map_err(|mut trouble| {
-            // A fresh id that nobody was told could not be asked about again.
-            trouble
-                .message
-                .push_str(&format!("\nthis attempt was --request-id {request_id}"));
+            // A fresh id that nobody was told could not be asked about again. Where nothing was done, there is nothing to ask.
+            if !matches!(trouble.exit, Exit::Invalid | Exit::Unavailable) {
+                trouble.message.push_str(&format!(
+                    "\nto ask about this very attempt, repeat it with --request-id {request_id}"
+                ));
+            }
             trouble
         })?;
         let exit = exit(answer.decision.as_ref());

@@ -65,7 +65,7 @@ pub(super) struct SessionArgs {
 #[derive(Clone, Debug, Args)]
 pub(super) struct PrintingArgs {
     /// How long to wait for an answer, with its unit: 10s, 500ms
-    #[arg(long, env = "FENCEPOST_TIMEOUT", default_value = "10s", value_parser = CallTimeout::parse)]
+    #[arg(long, env = "FENCEPOST_TIMEOUT", default_value = "10s", value_name = "DURATION", value_parser = CallTimeout::parse)]
     pub(super) timeout: CallTimeout,
     /// How to print the answer
     #[arg(

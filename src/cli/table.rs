@@ -53,7 +53,7 @@ impl Table {
         .row("verdict", verdict_name(decision.verdict()))
         .row(
             "rule",
-            format!("{} ({})", decision.rule, layer_name(decision.layer())),
+            format!("{} (layer {})", decision.rule, layer_name(decision.layer())),
         )
         .row("explanation", &decision.explanation);
         if let Some(result) = &decision.result {
@@ -132,7 +132,10 @@ impl Table {
             self.row("written", time.to_string());
         }
         if let Some(evidence) = &incident.evidence {
-            self.row("evidence", stored(evidence));
+            self.row(
+                "evidence",
+                format!("it carried a result: {}", stored(evidence)),
+            );
         }
         self
     }
@@ -244,7 +247,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("verdict      CONFLICT\n"));
-        assert!(text.contains("rule         OTHER_CONTENT (DIGEST)\n"));
+        assert!(text.contains("rule         OTHER_CONTENT (layer DIGEST)\n"));
         assert!(text.contains("content\\u{7} differs"));
     }
 

@@ -58,7 +58,7 @@ struct ContentArgs {
 /// Where it leads. None of them: run once, no state is judged.
 #[derive(Debug, Args)]
 struct MoveArgs {
-    /// The state it leads to
+    /// The state it leads to; without --to and --stay no state is judged or changed: the operation is recorded, once
     #[arg(long, value_name = "STATE")]
     to: Option<String>,
     /// Judge the state, and leave it as it is

@@ -49,7 +49,7 @@ impl Trouble {
             Code::Unavailable if !lost => Self::new(
                 Exit::Unavailable,
                 format!(
-                    "the sidecar at {place} cannot take the request now; nothing was done: {said}{}",
+                    "the sidecar at {place} cannot help now: {said}{}; its log tells more",
                     again_after(status)
                 ),
             ),
@@ -60,11 +60,25 @@ impl Trouble {
                      ask again with the same ids"
                 ),
             ),
-            Code::DeadlineExceeded | Code::Cancelled => Self::new(
+            Code::Internal if lost => Self::new(
                 Exit::Unknown,
                 format!(
-                    "{place} gave no answer in time ({said}): ask again with the same ids, and with more \
-                     --timeout if need be"
+                    "the connection to {place} failed ({said}): is it a Fencepost sidecar that listens there? If \
+                     so, it may or may not have been done: ask again with the same ids"
+                ),
+            ),
+            Code::Cancelled => Self::new(
+                Exit::Unknown,
+                format!(
+                    "{place} gave no answer in time ({said}); it may or may not have been done: ask again with \
+                     the same ids, and with more --timeout if need be"
+                ),
+            ),
+            Code::DeadlineExceeded => Self::new(
+                Exit::Unknown,
+                format!(
+                    "the sidecar at {place} ran out of time: {said}; give more --timeout if need be, and see its \
+                     log for etcd"
                 ),
             ),
             Code::Aborted => Self::new(
@@ -155,6 +169,14 @@ mod tests {
     fn a_connection_that_broke_under_way_is_an_unknown_outcome() {
         let broken = Status::from_error(Box::new(std::io::Error::other("reset")));
         assert_eq!(Trouble::from_status("here", &broken).exit, Exit::Unknown);
+    }
+
+    #[test]
+    fn a_sentence_of_the_sidecar_is_not_said_twice() {
+        let said =
+            "etcd cannot take the request now; nothing was done, ask again with the same ids";
+        let trouble = Trouble::from_status("here", &Status::unavailable(said));
+        assert_eq!(trouble.message.matches("nothing was done").count(), 1);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use super::trouble::Trouble;
 use crate::proto::v1::Header;
@@ -60,6 +61,19 @@ fn bounded(input: impl Read, place: &str) -> Result<Bytes, Trouble> {
         )));
     }
     Ok(read.into())
+}
+
+/// The token of a reservation.
+pub(super) fn token(text: &str) -> Result<i64, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is not a token; give the number that `reserve` answered"))
+}
+
+/// The id of an attempt.
+pub(super) fn request_id(text: &str) -> Result<Uuid, String> {
+    text.parse().map_err(|_| {
+        format!("`{text}` is not a UUID; give that of the attempt to repeat, or leave it out")
+    })
 }
 
 /// `name=value`.
@@ -148,6 +162,14 @@ mod tests {
                 .message
                 .contains("--identity")
         );
+    }
+
+    #[test]
+    fn what_is_no_token_and_no_uuid_is_told_in_words() {
+        assert_eq!(token("-1"), Ok(-1));
+        assert!(token("abc").unwrap_err().contains("`reserve` answered"));
+        assert!(request_id("abc").unwrap_err().contains("not a UUID"));
+        assert!(request_id("6f1c2c0e-4d0f-4a0c-9f65-0a4f7d1f3a11").is_ok());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::Uri;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use super::{AdminSocket, LogFormat};
 
@@ -128,8 +129,14 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {
 }
 
 pub(super) fn log_level(text: &str) -> Result<String, String> {
+    // A lone word that is no level would name a target, and a misspelt level would silence the log.
+    let lone_words_are_levels = text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.contains(['=', '[']))
+        .all(|word| !word.is_empty() && word.parse::<LevelFilter>().is_ok());
     match EnvFilter::builder().parse(text) {
-        Ok(_) if !text.trim().is_empty() => Ok(text.to_owned()),
+        Ok(_) if lone_words_are_levels && !text.trim().is_empty() => Ok(text.to_owned()),
         Ok(_) | Err(_) => Err(format!(
             "is {text:?}; give error, warn, info, debug or trace, or directives such as fencepost=debug,info"
         )),
@@ -215,6 +222,21 @@ mod tests {
             ("unix:///x", "give http://"),
         ] {
             assert!(endpoints(bad).unwrap_err().contains(why), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_level_is_not_taken_for_a_target() {
+        for good in [
+            "info",
+            "WARN",
+            "fencepost=debug,info",
+            "fencepost::store=trace",
+        ] {
+            assert_eq!(log_level(good), Ok(good.to_owned()));
+        }
+        for bad in ["wran", "infos,fencepost=debug", "", ","] {
+            assert!(log_level(bad).unwrap_err().contains("warn"), "{bad}");
         }
     }
 

@@ -48,8 +48,8 @@ impl Ttl {
         }
         if ttl > Duration::from_secs(TTL_SECONDS_MAX.into()) {
             return Err(Invalid::new(format!(
-                "is {} seconds; the most is {TTL_SECONDS_MAX} (24 hours)",
-                ttl.as_secs()
+                "is {}; the most is {TTL_SECONDS_MAX}s (24h)",
+                humantime::format_duration(ttl)
             )));
         }
         let up = u64::from(ttl.subsec_nanos() > 0);

@@ -7,9 +7,10 @@ use std::path::Path;
 use tracing::info;
 
 /// Says that the sidecar is ready, and where. The line on standard output is for scripts: it comes once, whatever is logged.
-pub(super) fn ready(address: SocketAddr, admin: Option<&Path>, memory: bool) {
+/// What a person is told beside it (`welcome`) would break a log of JSON lines.
+pub(super) fn ready(address: SocketAddr, admin: Option<&Path>, welcome: bool) {
     let admin_text = admin.map_or_else(|| "none".to_owned(), |path| path.display().to_string());
-    if memory {
+    if welcome {
         // Nobody may be reading; that is no reason not to serve.
         let _ = std::io::stderr().write_all(dev(address).as_bytes());
     }
@@ -20,6 +21,10 @@ pub(super) fn ready(address: SocketAddr, admin: Option<&Path>, memory: bool) {
 }
 
 fn dev(address: SocketAddr) -> String {
+    // As it was called, so that the lines below can be pasted when it is not on the PATH.
+    let program = std::env::args()
+        .next()
+        .unwrap_or_else(|| "fencepost".to_owned());
     let method = "fencepost.v1.CoordinationService/Reserve";
     let addr = if address == SocketAddr::from(([127, 0, 0, 1], 7411)) {
         String::new()
@@ -28,11 +33,11 @@ fn dev(address: SocketAddr) -> String {
     };
     format!(
         "\n  Fencepost is running for development. Everything is kept in memory:\n  \
-         NOTHING SURVIVES the end of this process. For real work: fencepost serve\n\n  \
+         NOTHING SURVIVES the end of this process. For real work, on etcd: {program} serve\n\n  \
          gRPC and JSON   http://{address}\n  \
-         see it work     fencepost demo{addr}\n  \
-         by hand         curl -s http://{address}/{method} \\\n                    \
+         see it work     {program} demo{addr}\n  \
+         by hand         curl -sS http://{address}/{method} \\\n                    \
          -H 'content-type: application/json' \\\n                    \
-         -d '{{\"resource\":{{\"kind\":\"order\",\"id\":\"1001\"}},\"requestId\":\"'$(cat /proc/sys/kernel/random/uuid)'\"}}'\n\n"
+         -d '{{\"resource\":{{\"kind\":\"job\",\"id\":\"1\"}},\"requestId\":\"'$(cat /proc/sys/kernel/random/uuid)'\"}}'\n\n"
     )
 }

@@ -20,7 +20,7 @@ use self::connections::Connections;
 use self::open::OpenError;
 use self::services::Health;
 use self::signals::{Signal, Signals};
-use crate::config::{Backend, Config};
+use crate::config::{Backend, Config, LogFormat};
 use crate::engine::{Engine, EngineOptions};
 use crate::transport::{AdminDoor, Door, EngineSlot, Gate};
 
@@ -95,7 +95,7 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     banner::ready(
         address,
         admin_path.as_deref(),
-        matches!(config.backend, Backend::Memory),
+        matches!(config.backend, Backend::Memory) && config.log.format == LogFormat::Text,
     );
 
     let signal = signals.next().await;

@@ -26,7 +26,7 @@ const MEMORY_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum OpenError {
     /// No answer came in time.
     #[error(
-        "etcd did not answer within {} at {endpoints}: {last}; is it running, and is --etcd-endpoints right?",
+        "etcd did not answer within {} at {endpoints} ({last}); is it running, and is --etcd-endpoints right?",
         humantime::format_duration(*waited)
     )]
     NoAnswer {
@@ -91,14 +91,15 @@ async fn in_etcd(etcd: &Etcd) -> Result<Store, OpenError> {
             Ok(Ok(store)) => return Ok(store),
             Ok(Err(error)) => match &error {
                 StoreError::Corrupt { .. } => return Err(OpenError::NotOurs(error)),
-                StoreError::NotApplied { .. } | StoreError::Indeterminate { .. } => {
-                    last = error.to_string();
+                StoreError::NotApplied { detail, .. } | StoreError::Indeterminate { detail } => {
+                    last.clone_from(detail);
                 }
             },
             // The limit came first; what the attempt before said is the better reason.
             Err(_) => {}
         }
-        if give_up.left() <= pause {
+        let left = give_up.left();
+        if left.is_zero() {
             return Err(OpenError::NoAnswer {
                 waited: etcd.wait,
                 endpoints: names,
@@ -106,7 +107,7 @@ async fn in_etcd(etcd: &Etcd) -> Result<Store, OpenError> {
             });
         }
         warn!(endpoints = %names, error = %last, "etcd does not answer yet; trying again");
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(pause.min(left)).await;
         pause = (pause * 2).min(longest_pause);
     }
 }

@@ -148,18 +148,25 @@ fn was_never_sent(status: &Status) -> bool {
     false
 }
 
-/// All that is known of an error, for the log.
+/// All that is known of an error, for the log. Layers that only repeat what is inside them are left out.
 pub(super) fn detail_of(endpoint: &str, error: &Error) -> String {
     let Error::GRpcStatus(status) = error else {
         return format!("{endpoint}: {error}");
     };
-    let mut detail = format!("{endpoint}: {}: {}", status.code(), status.message());
+    let mut said = status.message().to_owned();
     let mut cause = status.source();
     while let Some(error) = cause {
-        detail.push_str(&format!(": {error}"));
+        let text = error.to_string();
+        if !said.contains(&text) {
+            said.push_str(&format!(": {text}"));
+        }
         cause = error.source();
     }
-    detail
+    if was_never_sent(status) {
+        // The code would be the client's guess, not a word of etcd's.
+        return format!("{endpoint}: {said}");
+    }
+    format!("{endpoint}: {:?}: {said}", status.code())
 }
 
 pub(super) fn not_applied(reason: NotApplied, detail: impl Into<String>) -> StoreError {
@@ -257,6 +264,23 @@ mod tests {
         ] {
             assert_eq!(meaning(code, message), Meaning::No(reason), "{message}");
         }
+    }
+
+    #[test]
+    fn a_refused_connection_is_told_once() {
+        let inner = std::io::Error::other("tcp connect error");
+        let refused: Box<dyn std::error::Error + Send + Sync> =
+            Box::new(ConnectError(Box::new(inner)));
+        let error = Error::GRpcStatus(Status::from_error(refused));
+        assert_eq!(
+            detail_of("http://a:1", &error),
+            "http://a:1: tcp connect error"
+        );
+        let error = Error::GRpcStatus(Status::unavailable("etcdserver: leader changed"));
+        assert_eq!(
+            detail_of("http://a:1", &error),
+            "http://a:1: Unavailable: etcdserver: leader changed"
+        );
     }
 
     #[test]

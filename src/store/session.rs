@@ -167,6 +167,7 @@ impl Session {
                 }
             }
         }
+        failures.dedup();
         Err(not_applied(NotApplied::Unreachable, failures.join("; ")))
     }
 

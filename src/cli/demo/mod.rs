@@ -136,9 +136,11 @@ fn summary(all: &[(Scene, Played)]) -> String {
         .iter()
         .filter(|(_, played)| !played.wrong.is_empty())
         .count();
+    // Whoever reads the numbers misses some.
+    text.push_str(&format!("\n{}\n", Scene::MISSING));
     text.push_str(&match failed {
-        0 => format!("\nAll {} scenes came out right.\n", all.len()),
-        failed => format!("\n{failed} of {} scenes came out WRONG.\n", all.len()),
+        0 => format!("All {} scenes came out right.\n", all.len()),
+        failed => format!("{failed} of {} scenes came out WRONG.\n", all.len()),
     });
     text
 }

@@ -42,7 +42,11 @@ impl Scene {
         Self::EmptyResult,
     ];
 
-    /// Scenes 4, 8, 10, 11 and 12 need timers, claims and tasks, which do not exist yet.
+    /// Why the numbers have gaps.
+    pub(super) const MISSING: &str =
+        "Scenes 4, 8 and 10 to 12 need timers, claims and tasks, which do not exist yet.";
+
+    /// The number under which the docs tell it.
     pub(super) fn number(self) -> u8 {
         match self {
             Self::LatePayment => 1,
