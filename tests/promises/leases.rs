@@ -160,7 +160,32 @@ async fn renewals_by_any_sidecar_keep_a_reservation_as_long_as_they_come(backend
     over(&sidecars[1], &resource).await;
 }
 
+async fn a_renewal_that_a_release_overtook_is_not_acknowledged(backend: Backend) {
+    let (one, plan) = backend.faulty_within(PATIENT_CALL).await;
+    let two = backend.sidecar().await;
+    let resource = fresh_resource();
+    let grant = one.hold(&reserve(&resource)).await;
+    let held = plan.when(Rpc::LeaseKeepAlive).then(Action::Hold);
+    let (sidecar, id) = (one.clone(), grant.id.clone());
+    let renewal = tokio::spawn(async move { sidecar.renew(&id).await });
+    held.met().await;
+    assert_eq!(two.release(&grant.id).await.verdict, Verdict::Applied);
+    let next = two.hold(&reserve(&resource)).await;
+    held.deliver().await;
+    // The keepalive went well, but what it kept alive is only a lease.
+    let renewal = renewal.await.unwrap();
+    judged(
+        &renewal.decision,
+        Verdict::Fenced,
+        Layer::Fence,
+        Rule::Released,
+    );
+    assert_eq!(renewal.grant, None);
+    assert_eq!(two.live(&resource).await, Some(next.token));
+}
+
 engines! {
+    a_renewal_that_a_release_overtook_is_not_acknowledged,
     nobody_else_gets_the_resource_before_safe_for_has_passed,
     a_reservation_that_nobody_renews_makes_way_and_its_successor_has_a_larger_token,
     a_request_asked_again_after_its_round_ran_out_is_fenced,

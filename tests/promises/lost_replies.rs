@@ -146,6 +146,10 @@ async fn a_reserve_whose_reply_was_lost_gets_its_reservation_when_it_asks_again(
         lost.met().await;
         let stranger = two.reserve(&reserve(&resource)).await.decision;
         judged(&stranger, Verdict::Busy, Layer::Fence, Rule::Held);
+        if let Ok(first) = &first {
+            let (layer, rule) = (Layer::Result, Rule::WasFree);
+            judged(&first.decision, Verdict::Granted, layer, rule);
+        }
         let mut tokens: Vec<_> = first
             .ok()
             .into_iter()
