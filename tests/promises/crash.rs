@@ -388,7 +388,29 @@ async fn an_engine_that_stops_finishes_what_is_under_way_and_takes_nothing_new(b
     assert_eq!(two.renew(&mine.id).await.decision.verdict, Verdict::Granted);
 }
 
+async fn an_engine_that_must_stop_leaves_what_it_cannot_settle_unknown(backend: Backend) {
+    let (one, plan) = backend.faulty().await;
+    let resource = fresh_resource();
+    let lost = plan
+        .when(Rpc::Txn)
+        .containing(resource.id())
+        .always()
+        .then(Action::Lose);
+    let (sidecar, asked) = (one.clone(), create(&resource, "paid"));
+    let call = tokio::spawn(async move { sidecar.try_transition(&asked).await });
+    lost.met().await;
+    assert!(!one.engine.stop(Duration::from_millis(200)).await);
+    // It gives up at the limit, and long before its caller does.
+    let answer = tokio::time::timeout(PATIENT_CALL, call).await;
+    let answer = answer.expect("the lane has ended").unwrap();
+    assert!(
+        matches!(answer, Err(Fault::UnknownOutcome { .. })),
+        "{answer:?}"
+    );
+}
+
 engines! {
+    an_engine_that_must_stop_leaves_what_it_cannot_settle_unknown,
     a_caller_that_hangs_up_leaves_no_half_done_work,
     a_caller_that_hangs_up_while_it_reserves_can_ask_again,
     a_deadline_that_passes_on_the_way_leaves_no_half_done_work,
