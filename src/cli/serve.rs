@@ -6,7 +6,7 @@ use clap::Args;
 use tracing::warn;
 
 use crate::config::{Config, Faults, Setting, Sources, settings, unknown_variables};
-use crate::observe::logs;
+use crate::observe::{logs, panics};
 use crate::server;
 
 /// The sidecar could not start, or broke down.
@@ -106,6 +106,7 @@ async fn run(
         eprintln!("fencepost: cannot log: {error}");
         return ExitCode::from(EXIT_FAILED);
     }
+    panics::abort_on_panic();
     for warning in unknown_variables(sources.environment()) {
         warn!("{warning}");
     }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt as _, stream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::tasks::Tasks;
@@ -15,6 +16,8 @@ use crate::store::{Batch, MemberOutcome, Prepared, Store, StoreError};
 
 /// Transactions to etcd in flight at once. One more than one, so that etcd is not idle while a reply travels.
 const BATCHES_IN_FLIGHT_MAX: usize = 2;
+/// Members of a refused batch that are sent singly at once.
+const SINGLES_IN_FLIGHT_MAX: usize = 8;
 /// Commits that wait for a place. Each lane has at most one, so this is only a backstop.
 const COMMITS_WAITING_MAX: usize = 8 * 1024;
 
@@ -136,19 +139,11 @@ async fn send(store: &Store, batch: Batch, replies: Vec<oneshot::Sender<Outcome>
             ..
         }) if members.len() > 1 => {
             // One member spoils the batch for all, and etcd does not say which.
-            for (reply, member) in replies.into_iter().zip(members) {
-                let alone = store.commit(std::slice::from_ref(member)).await;
-                let alone = alone.and_then(|outcome| {
-                    let revision = outcome.revision;
-                    let only = outcome.members.into_iter().next();
-                    let nothing = StoreError::Indeterminate {
-                        detail: "etcd answered no member".to_owned(),
-                    };
-                    only.unwrap_or(Err(nothing))
-                        .map(|member| (member, revision))
-                });
-                drop(reply.send(alone));
-            }
+            stream::iter(replies.into_iter().zip(members))
+                .for_each_concurrent(SINGLES_IN_FLIGHT_MAX, |(reply, member)| async move {
+                    drop(reply.send(send_alone(store, member).await));
+                })
+                .await;
         }
         Err(error) => {
             for reply in replies {
@@ -156,4 +151,15 @@ async fn send(store: &Store, batch: Batch, replies: Vec<oneshot::Sender<Outcome>
             }
         }
     }
+}
+
+async fn send_alone(store: &Store, member: &Prepared) -> Outcome {
+    let outcome = store.commit(std::slice::from_ref(member)).await?;
+    let revision = outcome.revision;
+    let only = outcome.members.into_iter().next();
+    let nothing = StoreError::Indeterminate {
+        detail: "etcd answered no member".to_owned(),
+    };
+    only.unwrap_or(Err(nothing))
+        .map(|member| (member, revision))
 }

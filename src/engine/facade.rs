@@ -4,7 +4,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
+use tokio_util::sync::DropGuard;
 use tracing::{error, warn};
 use uuid::Uuid;
 
@@ -16,7 +17,7 @@ use super::lanes::Lanes;
 use super::leases::Leases;
 use super::reader::Reader;
 use super::tasks::Tasks;
-use super::ticket::{Progress, Ticket, within};
+use super::ticket::{Progress, Ticket, UNKNOWN_RETRY, within};
 use crate::domain::decision::{Decision, Grant, IncidentId, Snapshot};
 use crate::domain::ids::{Nonce, OperationId, ResourceId};
 use crate::domain::incident::Incident;
@@ -29,6 +30,10 @@ use crate::store::{Store, StoreError};
 const STOPPING_RETRY: Duration = Duration::from_secs(1);
 /// When to ask again when etcd did not answer a question.
 const STORE_RETRY: Duration = Duration::from_millis(500);
+/// Most calls of several steps under way, those included whose callers have left.
+const WORKS_MAX: usize = 16 * 1024;
+/// When to ask again after there was no room.
+const OVERLOADED_RETRY: Duration = Duration::from_millis(500);
 /// Resources whose records are remembered, if not configured.
 const LANES_DEFAULT: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 
@@ -80,6 +85,9 @@ pub struct Known {
 pub struct Engine {
     lanes: Arc<Lanes>,
     pub(super) shared: Arc<Shared>,
+    works: Arc<Semaphore>,
+    /// With the last handle the background tasks end, and lanes that still settle an outcome that nobody waits for.
+    _end: Arc<DropGuard>,
 }
 
 impl Engine {
@@ -91,11 +99,15 @@ impl Engine {
             reader: Reader::start(store.clone(), tasks.clone()),
             leases: Leases::start(store.clone(), &tasks),
             store,
-            _end: tasks.end_on_drop(),
-            tasks,
+            tasks: tasks.clone(),
         });
         let lanes = Arc::new(Lanes::new(Arc::clone(&shared), options.lanes_max));
-        Self { lanes, shared }
+        Self {
+            lanes,
+            shared,
+            works: Arc::new(Semaphore::new(WORKS_MAX)),
+            _end: Arc::new(tasks.end_on_drop()),
+        }
     }
 
     /// Judges a message and commits its move.
@@ -191,11 +203,9 @@ impl Engine {
         ask: Ask,
         progress: Progress,
     ) -> Result<Answer, Fault> {
-        let (ticket, answer) = Ticket::new(ask, progress);
+        let (ticket, answer) = Ticket::new(ask, progress.clone());
         self.lanes.submit(resource, ticket);
-        answer.await.unwrap_or(Err(Fault::Stopping {
-            retry_after: STOPPING_RETRY,
-        }))
+        answer.await.unwrap_or_else(|_| Err(dropped(&progress)))
     }
 
     async fn ask_within(
@@ -221,15 +231,17 @@ impl Engine {
         progress: &Progress,
         work: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> Result<T, Fault> {
-        let (reply, answer) = oneshot::channel();
-        self.shared
-            .tasks
-            .spawn(async move { drop(reply.send(work.await)) });
-        let answer = async {
-            answer.await.unwrap_or(Err(Fault::Stopping {
-                retry_after: STOPPING_RETRY,
-            }))
+        let Ok(place) = Arc::clone(&self.works).try_acquire_owned() else {
+            return Err(Fault::Overloaded {
+                retry_after: OVERLOADED_RETRY,
+            });
         };
+        let (reply, answer) = oneshot::channel();
+        self.shared.tasks.spawn(async move {
+            drop(reply.send(work.await));
+            drop(place);
+        });
+        let answer = async { answer.await.unwrap_or_else(|_| Err(dropped(progress))) };
         within(caller.deadline, progress, answer).await
     }
 }
@@ -241,6 +253,19 @@ pub(super) fn judged(answer: Answer) -> Decision {
         }
         Answer::Known(..) | Answer::Snapshot(_) => {
             unreachable!("a question that judges is answered by a decision")
+        }
+    }
+}
+
+/// Whoever was to answer went down with the request. It was not done only if it can still be taken back.
+fn dropped(progress: &Progress) -> Fault {
+    if progress.withdraw() {
+        Fault::Stopping {
+            retry_after: STOPPING_RETRY,
+        }
+    } else {
+        Fault::UnknownOutcome {
+            retry_after: UNKNOWN_RETRY,
         }
     }
 }

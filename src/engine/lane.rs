@@ -5,8 +5,6 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio_util::sync::DropGuard;
-
 use super::committer::Committer;
 use super::fault::Fault;
 use super::leases::Leases;
@@ -14,14 +12,15 @@ use super::reader::Reader;
 use super::round::{FAULT_RETRY, Round};
 use super::tasks::Tasks;
 use super::ticket::Ticket;
-use crate::domain::ids::{Nonce, ResourceId};
+use crate::domain::ids::ResourceId;
 use crate::domain::judge::{Answer, Ask, FOLD_REQUESTS_MAX, Standing};
+use crate::domain::token::Timeline;
 use crate::store::Store;
 
 /// Requests that may wait in one lane.
 const LANE_QUEUE_MAX: usize = 4 * 1024;
-/// Operations from keys of their own that a lane remembers.
-const KEPT_APART_MAX: usize = 64;
+/// Operations from keys of their own that a lane remembers between rounds, in bytes. A larger result is read again.
+const KEPT_APART_BYTES_MAX: usize = 16 * 1024;
 
 /// What all lanes share.
 #[derive(Debug)]
@@ -31,7 +30,6 @@ pub(super) struct Shared {
     pub(super) reader: Reader,
     pub(super) leases: Leases,
     pub(super) tasks: Tasks,
-    pub(super) _end: DropGuard,
 }
 
 /// What became of a request that was added to a lane.
@@ -80,13 +78,28 @@ impl Shared {
     }
 }
 
+/// What a lane believes of its resource.
+#[derive(Debug)]
+pub(super) struct Belief {
+    /// Of which timeline.
+    pub(super) timeline: Timeline,
+    pub(super) standing: Standing,
+}
+
+impl Belief {
+    /// What it says, if that timeline is still in force.
+    pub(super) fn within(self, timeline: Timeline) -> Option<Standing> {
+        (self.timeline == timeline).then_some(self.standing)
+    }
+}
+
 /// One lane.
 #[derive(Debug)]
 pub(super) struct Lane {
     resource: ResourceId,
     queue: Mutex<Queue>,
-    /// What is believed, and of which timeline. Taken by the lane while it is at work.
-    belief: Mutex<Option<(Nonce, Standing)>>,
+    /// Taken by the lane while it is at work.
+    belief: Mutex<Option<Belief>>,
 }
 
 #[derive(Debug, Default)]
@@ -105,8 +118,12 @@ impl Lane {
     }
 
     /// Adds a request.
-    pub(super) fn enqueue(&self, ticket: Ticket) -> Enqueued {
+    pub(super) fn enqueue(&self, ticket: Ticket, shared: &Shared) -> Enqueued {
         let mut queue = self.lock_queue();
+        if queue.waiting.len() >= LANE_QUEUE_MAX {
+            // Those who have left hold no place.
+            shared.drop_withdrawn(&mut queue.waiting);
+        }
         if queue.waiting.len() >= LANE_QUEUE_MAX {
             return Enqueued::Full(Box::new(ticket));
         }
@@ -126,15 +143,15 @@ impl Lane {
     pub(super) async fn drive(&self, shared: &Shared) {
         while let Some(tickets) = self.take(shared) {
             let belief = self.lock_belief().take();
-            let timeline = shared.store.timeline().id;
-            let standing = belief.and_then(|(of, standing)| (of == timeline).then_some(standing));
-            let round = Round::new(&self.resource, shared, tickets, standing);
-            let (tickets, standing) = round.settle().await;
+            let round = Round::new(&self.resource, shared, tickets, belief);
+            let (tickets, belief) = round.settle().await;
             self.give_back(tickets);
-            if let Some(mut standing) = standing {
-                standing.trim(KEPT_APART_MAX);
-                *self.lock_belief() = Some((timeline, standing));
+            if let Some(mut belief) = belief {
+                belief.standing.trim(KEPT_APART_BYTES_MAX);
+                *self.lock_belief() = Some(belief);
             }
+            // A lane that answers everything from memory never waits; others want to run too.
+            tokio::task::consume_budget().await;
         }
     }
 
@@ -161,7 +178,7 @@ impl Lane {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_belief(&self) -> MutexGuard<'_, Option<(Nonce, Standing)>> {
+    fn lock_belief(&self) -> MutexGuard<'_, Option<Belief>> {
         self.belief.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

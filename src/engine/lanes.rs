@@ -40,7 +40,7 @@ impl Lanes {
                 lane
             }
         };
-        match lane.enqueue(ticket) {
+        match lane.enqueue(ticket, &self.shared) {
             Enqueued::Waits => {}
             Enqueued::Drive => {
                 let shared = Arc::clone(&self.shared);

@@ -128,9 +128,13 @@ impl Leases {
         Some(bound)
     }
 
-    /// The lease of a round that was granted here and has not been seen to end.
+    /// The lease of a round that was granted here, has not been seen to end, and certainly lives. A keepalive past that would
+    /// hold up all others: etcd answers none for a lease that has run out until it has ended it.
     pub(super) fn held_here(&self, round: Nonce) -> Option<LeaseId> {
-        self.lock().held.get(&round).copied()
+        let pool = self.lock();
+        let lease = pool.held.get(&round)?;
+        let bound = pool.known.get(lease)?.bound;
+        (!bound.left().is_zero()).then_some(*lease)
     }
 
     /// Notes that a round certainly ended by its release: if it was granted here, its lease can serve again.

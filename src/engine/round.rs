@@ -12,15 +12,17 @@ use std::time::Duration;
 use tracing::{error, warn};
 
 use super::clock::wall_clock_ms;
+use super::facade::random_nonce;
 use super::fault::Fault;
-use super::lane::Shared;
+use super::lane::{Belief, Shared};
 use super::pace::Pace;
 use super::ticket::{Ticket, UNKNOWN_RETRY};
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::judge::{
     Ask, Certainty, Draft, Fold, Judged, RecordWrite, ReservationChange, Standing,
 };
-use crate::domain::token::Revision;
+use crate::domain::record::LeaseId;
+use crate::domain::token::{Revision, Timeline};
 use crate::store::error::NotApplied;
 use crate::store::{
     Commit, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite, Seen, StoreError,
@@ -36,11 +38,15 @@ pub(super) struct Round<'a> {
     resource: &'a ResourceId,
     shared: &'a Shared,
     tickets: VecDeque<Ticket>,
+    /// The timeline that the standing belongs to.
+    timeline: Timeline,
     standing: Option<Standing>,
     /// Whether the standing was read or confirmed after these requests were taken up.
     fresh: bool,
     /// Whether a commit of this round may still arrive.
     unsettled: bool,
+    /// The lease that the last commit was to hang a key on.
+    granting: Option<LeaseId>,
     overtaken: u32,
     pace: Pace,
 }
@@ -69,24 +75,29 @@ impl<'a> Round<'a> {
         resource: &'a ResourceId,
         shared: &'a Shared,
         tickets: VecDeque<Ticket>,
-        standing: Option<Standing>,
+        belief: Option<Belief>,
     ) -> Self {
+        let timeline = shared.store.timeline();
         Self {
             resource,
             shared,
             tickets,
-            standing,
+            timeline,
+            standing: belief.and_then(|belief| belief.within(timeline)),
             fresh: false,
             unsettled: false,
+            granting: None,
             overtaken: 0,
             pace: Pace::new(),
         }
     }
 
     /// Works until each request is answered or has to wait for the next commit. Gives back those, and what is believed now.
-    pub(super) async fn settle(mut self) -> (VecDeque<Ticket>, Option<Standing>) {
+    pub(super) async fn settle(mut self) -> (VecDeque<Ticket>, Option<Belief>) {
         while let Next::Again = self.step().await {}
-        (self.tickets, self.standing)
+        let timeline = self.timeline;
+        let belief = self.standing.map(|standing| Belief { timeline, standing });
+        (self.tickets, belief)
     }
 
     async fn step(&mut self) -> Next {
@@ -94,6 +105,13 @@ impl<'a> Round<'a> {
         self.shared.drop_withdrawn(&mut self.tickets);
         if self.tickets.is_empty() {
             return Next::Done;
+        }
+        let in_force = self.shared.store.timeline();
+        if in_force != self.timeline {
+            // Another lane, or a read of this one, found it replaced: nothing that is remembered counts any more.
+            self.timeline = in_force;
+            self.standing = None;
+            self.fresh = false;
         }
         let folded = self.fold();
         match folded.write {
@@ -106,8 +124,7 @@ impl<'a> Round<'a> {
     fn fold(&mut self) -> Folded {
         let guess = Standing::absent();
         let standing = self.standing.as_ref().unwrap_or(&guess);
-        let timeline = self.shared.store.timeline();
-        let mut fold = Fold::begin(self.resource, standing, timeline, wall_clock_ms());
+        let mut fold = Fold::begin(self.resource, standing, self.timeline, wall_clock_ms());
         let mut drafts = Vec::new();
         let mut kept = VecDeque::new();
         let mut unconfirmed_limit = false;
@@ -220,6 +237,13 @@ impl<'a> Round<'a> {
             incidents: write.incidents.clone(),
         };
         let prepared = self.shared.store.prepare(commit);
+        if prepared.timeline() != self.timeline {
+            return Next::Again;
+        }
+        self.granting = match write.reservation {
+            ReservationChange::Grant(lease) => Some(lease),
+            ReservationChange::Keep | ReservationChange::End => None,
+        };
         match self.shared.committer.commit(prepared).await {
             Ok((MemberOutcome::Committed, revision)) => {
                 self.unsettled = false;
@@ -229,9 +253,12 @@ impl<'a> Round<'a> {
             }
             Ok((MemberOutcome::Overtaken(seen), _)) => {
                 // An earlier try under the same guards either shows in what was just read, or can never be applied.
-                self.unsettled = false;
+                let was_unsettled = std::mem::take(&mut self.unsettled);
                 self.overtaken += 1;
                 let next = self.learn(*seen, looked_for);
+                if was_unsettled {
+                    self.rename_what_may_be_over();
+                }
                 if self.overtaken > OVERTAKEN_MAX {
                     self.fail_all(&Fault::Overloaded {
                         retry_after: FAULT_RETRY,
@@ -304,18 +331,11 @@ impl<'a> Round<'a> {
                 reason: NotApplied::LeaseGone,
                 ..
             } => {
-                // Nothing was written. The lease of a Reserve ended while it waited; it gets another.
-                for ticket in &mut self.tickets {
-                    if let Ask::Reserve(reserve, _, lease) = &mut ticket.ask {
-                        match self.shared.leases.take(reserve.ttl).await {
-                            Ok(fresh) => self.shared.leases.retire(std::mem::replace(lease, fresh)),
-                            Err(fault) if !self.unsettled => {
-                                self.fail_all(&fault);
-                                return Next::Done;
-                            }
-                            Err(_) => break,
-                        }
-                    }
+                if let Err(fault) = self.replace_lease().await
+                    && !self.unsettled
+                {
+                    self.fail_all(&fault);
+                    return Next::Done;
                 }
                 self.try_again().await
             }
@@ -336,6 +356,35 @@ impl<'a> Round<'a> {
                 error!(key, reason, "a record cannot be trusted");
                 self.fail_all(&Fault::CorruptRecord);
                 Next::Done
+            }
+        }
+    }
+
+    /// Nothing was written: the lease of the Reserve that was to be granted ended while it waited. It gets another.
+    async fn replace_lease(&mut self) -> Result<(), Fault> {
+        let gone = self.granting.take();
+        for ticket in &mut self.tickets {
+            if let Ask::Reserve(reserve, _, lease) = &mut ticket.ask
+                && Some(*lease) == gone
+            {
+                self.shared.leases.retire(*lease);
+                *lease = self.shared.leases.take(reserve.ttl).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A grant whose reply was lost may have been, and be over, and so many others after it that the record has forgotten it.
+    /// It must not be granted again under its old name, which others may know: by it they would hold the new round.
+    fn rename_what_may_be_over(&mut self) {
+        let Some(standing) = &self.standing else {
+            return;
+        };
+        for ticket in &mut self.tickets {
+            if let Ask::Reserve(_, nonce, _) = &mut ticket.ask
+                && !standing.names(*nonce)
+            {
+                *nonce = random_nonce();
             }
         }
     }

@@ -1,3 +1,4 @@
 //! What the sidecar tells about itself.
 
 pub mod logs;
+pub mod panics;

@@ -104,9 +104,9 @@ impl Store {
         read_outcome(&reading, &mut responses)
     }
 
-    /// Puts a commit in etcd's words.
+    /// Puts a commit in etcd's words. It was judged in the timeline in force now, and can be committed in no other.
     pub fn prepare(&self, commit: Commit) -> Prepared {
-        Prepared::new(&self.shared.keys, &commit)
+        Prepared::new(&self.shared.keys, *self.shared.known.borrow(), &commit)
     }
 
     /// Commits a batch in one etcd transaction of nested ones, under the guard of the timeline in force. The members must
@@ -118,6 +118,13 @@ impl Store {
         debug_assert!(Batch::collects(members), "members share a key");
         let shared = &*self.shared;
         let known = *shared.known.borrow();
+        if members.iter().any(|member| member.known() != known) {
+            // Others learned of a new timeline while it waited. The guard alone would take what the old one decided.
+            return Err(not_applied(
+                NotApplied::TimelineMoved,
+                "the timeline was replaced after the commit was prepared",
+            ));
+        }
         let build = || txn::batch_txn(&shared.timeline_key, known.changed, members);
         let reply = shared.session.txn(Repeat::Never, build).await?;
         if reply.succeeded {

@@ -49,6 +49,8 @@ pub(super) struct Member {
     /// In milliseconds since the session began; 0: not ejected.
     ejected_until: AtomicU64,
     proof: Mutex<()>,
+    /// How many proofs have failed.
+    proofs_failed: AtomicU64,
 }
 
 /// All endpoints.
@@ -92,6 +94,7 @@ impl Session {
                 proven: AtomicBool::new(false),
                 ejected_until: AtomicU64::new(0),
                 proof: Mutex::new(()),
+                proofs_failed: AtomicU64::new(0),
             });
         }
         Ok(Self {
@@ -195,30 +198,44 @@ impl Session {
         order
     }
 
-    /// Asks an endpoint that has not answered yet for something harmless. Of several callers only one asks.
+    /// Asks an endpoint that has not answered yet for something harmless. Of several callers only one asks, and all take its
+    /// word: a silent endpoint is waited for once, not once for each.
     async fn prove(&self, member: &Member) -> Result<(), String> {
         if member.is_proven() {
             return Ok(());
         }
+        let failed_before = member.proofs_failed.load(Ordering::Relaxed);
         let _one_at_a_time = member.proof.lock().await;
         if member.is_proven() {
             return Ok(());
         }
+        if member.proofs_failed.load(Ordering::Relaxed) != failed_before {
+            return Err(format!("{}: it failed another call just now", member.name));
+        }
+        let proof = self.ask_for_proof(member).await;
+        match &proof {
+            Ok(()) => member.answered(),
+            Err(_) => {
+                member.proofs_failed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        proof
+    }
+
+    async fn ask_for_proof(&self, member: &Member) -> Result<(), String> {
         let limit = PROOF_LIMIT.min(self.call_limit);
         let mut kv = member.kv.clone();
         let options = GetOptions::new().with_count_only();
         match timeout(limit, kv.get(self.proof_key.bytes(), Some(options))).await {
-            Ok(Ok(_)) => {}
+            Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => match meaning_of(&error) {
-                Meaning::No(_) => {}
+                Meaning::No(_) => Ok(()),
                 Meaning::TryAnother | Meaning::Unknown | Meaning::UnknownEverywhere => {
-                    return Err(detail_of(&member.name, &error));
+                    Err(detail_of(&member.name, &error))
                 }
             },
-            Err(_) => return Err(self.silent(member, limit)),
+            Err(_) => Err(self.silent(member, limit)),
         }
-        member.answered();
-        Ok(())
     }
 
     /// Others are tried first for a while.

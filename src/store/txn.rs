@@ -28,9 +28,10 @@ pub(super) use reply::{batch_outcome, malformed, one_value, read_outcome};
 use super::codec;
 use super::commit::{Commit, ReadAsk, ReservationGuard, ReservationWrite};
 use super::keys::{Key, Keys};
+use super::timeline::Known;
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
-use crate::domain::token::Revision;
+use crate::domain::token::{Revision, Timeline};
 
 /// Most operations that all asks of one read may take together; the timeline takes one more.
 pub const READ_OPERATIONS_MAX: usize = BATCH_OPERATIONS_MAX - 1;
@@ -86,6 +87,7 @@ pub struct Prepared(Arc<Member>);
 
 #[derive(Debug)]
 struct Member {
+    known: Known,
     resource: ResourceId,
     incidents: Vec<IncidentId>,
     keys: ResourceKeys,
@@ -96,7 +98,7 @@ struct Member {
 }
 
 impl Prepared {
-    pub(super) fn new(keys: &Keys, commit: &Commit) -> Self {
+    pub(super) fn new(keys: &Keys, known: Known, commit: &Commit) -> Self {
         let resource_keys = ResourceKeys::new(keys, &commit.resource, &commit.absent_operations);
         let guards = guards(commit, &resource_keys);
         let writes = Writes::of(keys, commit, &resource_keys);
@@ -113,6 +115,7 @@ impl Prepared {
             + OPERATION_BACK_BYTES * resource_keys.operations.len()
             + OVERHEAD_BACK_BYTES * (gets.len() + writes.operations.len());
         Self(Arc::new(Member {
+            known,
             resource: commit.resource.clone(),
             incidents: commit.incidents.iter().map(|i| i.id.clone()).collect(),
             keys: resource_keys,
@@ -124,6 +127,15 @@ impl Prepared {
             bytes_sent,
             bytes_back,
         }))
+    }
+
+    /// The timeline in which it was judged.
+    pub fn timeline(&self) -> Timeline {
+        self.0.known.timeline
+    }
+
+    pub(super) fn known(&self) -> Known {
+        self.0.known
     }
 
     /// The resource that it is about.

@@ -2,12 +2,12 @@
 
 use fencepost::domain::decision::Verdict;
 
-use crate::support::ask::{ask, create, fresh_resource, reserve};
+use crate::support::ask::{ask, create, fresh_resource, reserve, reserve_for};
 use crate::support::backend::Backend;
 use crate::support::claim::applied;
-use crate::support::engines;
 use crate::support::fault::{Counts, FaultPlan, Rpc};
 use crate::support::sidecar::Sidecar;
+use crate::support::{engines, until};
 
 /// Each call is measured so often.
 const TIMES: usize = 5;
@@ -203,7 +203,24 @@ async fn an_idle_sidecar_writes_nothing(backend: Backend) {
     assert_eq!(plan.counts().since(&before).keys(), 0);
 }
 
+async fn a_sidecar_that_grants_no_more_lets_its_ready_leases_run_out(backend: Backend) {
+    let (one, plan) = backend
+        .faulty_within(std::time::Duration::from_secs(5))
+        .await;
+    // Of the shortest leases, which would have to be renewed every second.
+    let grant = one.hold(&reserve_for(&fresh_resource(), 3)).await;
+    one.release(&grant.id).await;
+    let quiet = std::time::Duration::from_secs(3);
+    until("it sends nothing", 10 * quiet, || async {
+        let before = plan.counts();
+        tokio::time::sleep(quiet).await;
+        (plan.counts().since(&before).all() == 0).then_some(())
+    })
+    .await;
+}
+
 engines! {
+    a_sidecar_that_grants_no_more_lets_its_ready_leases_run_out,
     each_call_takes_as_few_requests_as_it_can,
     many_moves_of_one_resource_share_their_writes,
     an_idle_sidecar_writes_nothing,

@@ -6,9 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencepost::domain::decision::Verdict;
+use fencepost::domain::ids::Nonce;
+use fencepost::domain::token::{TOKEN_MAX, Timeline};
 use fencepost::engine::{Fault, OperationState};
 use fencepost::proto::v1;
 use futures_util::future::join_all;
+use rustix::process::Signal;
 use uuid::Uuid;
 
 use crate::support::ask::{ask, body, create, fresh_resource, reserve};
@@ -18,7 +21,7 @@ use crate::support::etcd::Etcd;
 use crate::support::fault::{Action, Rpc};
 use crate::support::process::Process;
 use crate::support::proxy::Proxy;
-use crate::support::sidecar::caller_for;
+use crate::support::sidecar::{Sidecar, caller_for};
 use crate::support::{bounded, engines, until};
 
 /// Callers under whose load the sidecar is killed.
@@ -329,6 +332,35 @@ async fn a_deadline_that_has_passed_on_arrival_does_nothing(backend: Backend) {
     assert_eq!(known, OperationState::NeverSeen);
 }
 
+// A token that no etcd reaches: the one way to break an invariant of ours from outside.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_invariant_stops_the_process_with_its_reason() {
+    let etcd = Etcd::shared().await;
+    let backend = Backend::real().await;
+    let timeline = Timeline {
+        id: Nonce::from_bytes([7; 16]),
+        base: TOKEN_MAX,
+        min_token: 0,
+    };
+    Sidecar::open_with(backend.channel(), backend.prefix(), PATIENT_CALL, timeline).await;
+    for quiet in [&[][..], &["--log-level", "off"]] {
+        let process = Process::serve(etcd.url(), backend.prefix(), quiet).await;
+        let ask = v1::ReserveRequest {
+            resource: resource(fresh_resource().id()),
+            request_id: Uuid::new_v4().to_string(),
+            ..v1::ReserveRequest::default()
+        };
+        process.client().reserve(ask).await.unwrap_err();
+        let aborted = 128 + i32::from(Signal::ABORT.as_raw() as u8);
+        assert_eq!(process.ended().await, aborted, "{}", process.logs());
+        let logs = process.logs();
+        assert!(
+            logs.contains("fault in fencepost itself") && logs.contains("src/engine/round.rs"),
+            "{logs}"
+        );
+    }
+}
+
 async fn an_engine_that_stops_finishes_what_is_under_way_and_takes_nothing_new(backend: Backend) {
     let (one, plan) = backend.faulty_within(PATIENT_CALL).await;
     let two = backend.sidecar().await;
@@ -356,7 +388,29 @@ async fn an_engine_that_stops_finishes_what_is_under_way_and_takes_nothing_new(b
     assert_eq!(two.renew(&mine.id).await.decision.verdict, Verdict::Granted);
 }
 
+async fn an_engine_that_must_stop_leaves_what_it_cannot_settle_unknown(backend: Backend) {
+    let (one, plan) = backend.faulty().await;
+    let resource = fresh_resource();
+    let lost = plan
+        .when(Rpc::Txn)
+        .containing(resource.id())
+        .always()
+        .then(Action::Lose);
+    let (sidecar, asked) = (one.clone(), create(&resource, "paid"));
+    let call = tokio::spawn(async move { sidecar.try_transition(&asked).await });
+    lost.met().await;
+    assert!(!one.engine.stop(Duration::from_millis(200)).await);
+    // It gives up at the limit, and long before its caller does.
+    let answer = tokio::time::timeout(PATIENT_CALL, call).await;
+    let answer = answer.expect("the lane has ended").unwrap();
+    assert!(
+        matches!(answer, Err(Fault::UnknownOutcome { .. })),
+        "{answer:?}"
+    );
+}
+
 engines! {
+    an_engine_that_must_stop_leaves_what_it_cannot_settle_unknown,
     a_caller_that_hangs_up_leaves_no_half_done_work,
     a_caller_that_hangs_up_while_it_reserves_can_ask_again,
     a_deadline_that_passes_on_the_way_leaves_no_half_done_work,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fencepost::domain::decision::{Layer, Rule, Verdict};
 use fencepost::domain::request::{TTL_SECONDS_DEFAULT, TTL_SECONDS_MAX, Ttl};
+use fencepost::engine::Fault;
 use fencepost::proto::v1;
 use prost_types::Duration as ProtoDuration;
 use tokio::time::Instant;
@@ -15,7 +16,7 @@ use crate::support::claim::judged;
 use crate::support::etcd::Etcd;
 use crate::support::fault::{Action, Rpc};
 use crate::support::process::Process;
-use crate::support::sidecar::Sidecar;
+use crate::support::sidecar::{Sidecar, caller_for};
 use crate::support::{engines, until};
 
 /// More than any stall here.
@@ -160,7 +161,63 @@ async fn renewals_by_any_sidecar_keep_a_reservation_as_long_as_they_come(backend
     over(&sidecars[1], &resource).await;
 }
 
+async fn a_grant_that_took_longer_than_its_lease_lasts_is_fenced(backend: Backend) {
+    let (one, plan) = backend.faulty_within(PATIENT_CALL).await;
+    let resource = fresh_resource();
+    let mine = reserve_for(&resource, SHORTEST_SECONDS);
+    let lease = Duration::from_secs(mine.ttl.lease_seconds().into());
+    plan.when(Rpc::Txn)
+        .containing(resource.id())
+        .then(Action::SlowReply(lease + SHORTEST / 6));
+    let late = one.try_reserve(&mine).await.unwrap();
+    assert_eq!(late.grant, None);
+    judged(&late.decision, Verdict::Fenced, Layer::Fence, Rule::Lost);
+}
+
+async fn a_renewal_whose_deadline_passes_on_the_way_is_not_said_to_be_undone(backend: Backend) {
+    let (one, plan) = backend.faulty_within(PATIENT_CALL).await;
+    let grant = one.hold(&reserve(&fresh_resource())).await;
+    let held = plan.when(Rpc::LeaseKeepAlive).then(Action::Hold);
+    let impatient = caller_for(SHORTEST / 10);
+    let answer = one.engine.renew(grant.id.clone(), impatient).await;
+    assert!(
+        matches!(answer, Err(Fault::UnknownOutcome { .. })),
+        "{answer:?}"
+    );
+    held.met().await;
+    held.deliver().await;
+    let again = one.renew(&grant.id).await;
+    assert_eq!(again.decision.verdict, Verdict::Granted);
+}
+
+async fn a_renewal_that_a_release_overtook_is_not_acknowledged(backend: Backend) {
+    let (one, plan) = backend.faulty_within(PATIENT_CALL).await;
+    let two = backend.sidecar().await;
+    let resource = fresh_resource();
+    let grant = one.hold(&reserve(&resource)).await;
+    let held = plan.when(Rpc::LeaseKeepAlive).then(Action::Hold);
+    let (sidecar, id) = (one.clone(), grant.id.clone());
+    let renewal = tokio::spawn(async move { sidecar.renew(&id).await });
+    held.met().await;
+    assert_eq!(two.release(&grant.id).await.verdict, Verdict::Applied);
+    let next = two.hold(&reserve(&resource)).await;
+    held.deliver().await;
+    // The keepalive went well, but what it kept alive is only a lease.
+    let renewal = renewal.await.unwrap();
+    judged(
+        &renewal.decision,
+        Verdict::Fenced,
+        Layer::Fence,
+        Rule::Released,
+    );
+    assert_eq!(renewal.grant, None);
+    assert_eq!(two.live(&resource).await, Some(next.token));
+}
+
 engines! {
+    a_grant_that_took_longer_than_its_lease_lasts_is_fenced,
+    a_renewal_whose_deadline_passes_on_the_way_is_not_said_to_be_undone,
+    a_renewal_that_a_release_overtook_is_not_acknowledged,
     nobody_else_gets_the_resource_before_safe_for_has_passed,
     a_reservation_that_nobody_renews_makes_way_and_its_successor_has_a_larger_token,
     a_request_asked_again_after_its_round_ran_out_is_fenced,

@@ -47,6 +47,20 @@ async fn a_transition_whose_reply_was_lost_is_replayed_with_its_first_result(bac
     }
 }
 
+async fn a_lost_reply_stays_unknown_while_etcd_is_away_and_is_settled_when_it_is_back(
+    backend: Backend,
+) {
+    let (one, plan) = backend.faulty().await;
+    let resource = fresh_resource();
+    let txn = || plan.when(Rpc::Txn).containing(resource.id());
+    let lost = txn().then(Action::LoseReply(Ending::Reset));
+    let away = txn().times(4).then(Action::Cut);
+    // That nothing was sent since says nothing of what was sent before.
+    applied(&one.transition(&create(&resource, "paid")).await);
+    assert_eq!((lost.hits(), away.hits()), (1, 4));
+    assert_eq!(backend.sidecar().await.state(&resource).await, "paid");
+}
+
 async fn a_transition_that_arrives_late_never_lands_on_a_later_decision(backend: Backend) {
     for ending in Ending::BOTH {
         let (one, plan) = backend.faulty().await;
@@ -146,6 +160,10 @@ async fn a_reserve_whose_reply_was_lost_gets_its_reservation_when_it_asks_again(
         lost.met().await;
         let stranger = two.reserve(&reserve(&resource)).await.decision;
         judged(&stranger, Verdict::Busy, Layer::Fence, Rule::Held);
+        if let Ok(first) = &first {
+            let (layer, rule) = (Layer::Result, Rule::WasFree);
+            judged(&first.decision, Verdict::Granted, layer, rule);
+        }
         let mut tokens: Vec<_> = first
             .ok()
             .into_iter()
@@ -399,6 +417,7 @@ async fn a_refusal_whose_reply_was_lost_is_the_same_refusal_when_asked_again(bac
 }
 
 engines! {
+    a_lost_reply_stays_unknown_while_etcd_is_away_and_is_settled_when_it_is_back,
     a_transition_whose_reply_was_lost_is_replayed_with_its_first_result,
     a_transition_that_arrives_late_never_lands_on_a_later_decision,
     a_transition_asked_again_before_it_arrives_late_is_done_once,

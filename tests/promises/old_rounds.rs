@@ -194,7 +194,30 @@ async fn an_operation_finished_without_the_round_that_reports_it_is_fenced_and_i
     assert_eq!(live.result, Some(crate::support::ask::body("second")));
 }
 
+async fn the_evidence_of_an_incident_is_that_of_its_first_report(backend: Backend) {
+    let sidecars = backend.sidecars().await;
+    let resource = fresh_resource();
+    let round = sidecars[0].hold(&reserve(&resource)).await;
+    sidecars[0].release(&round.id).await;
+    let pay = ask(&resource, "pay").under(&round.id);
+    for (sidecar, result) in [
+        (&sidecars[0], "first"),
+        (&sidecars[1], "second"),
+        (&sidecars[0], "third"),
+    ] {
+        let fenced = sidecar.transition(&pay.clone().result(result)).await;
+        assert_eq!(fenced.verdict, Verdict::Fenced);
+        let incidents = sidecar.incidents(&resource).await;
+        assert_eq!(incidents.len(), 1, "{incidents:?}");
+        assert_eq!(
+            incidents[0].evidence,
+            Some(crate::support::ask::body("first"))
+        );
+    }
+}
+
 engines! {
+    the_evidence_of_an_incident_is_that_of_its_first_report,
     a_release_that_is_sent_again_does_not_end_the_next_round,
     a_slow_worker_cannot_release_the_round_of_its_successor,
     a_release_that_never_left_says_so_and_works_when_it_is_sent_again,

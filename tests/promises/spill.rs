@@ -6,7 +6,7 @@ use fencepost::domain::decision::{Layer, Rule, Verdict};
 use fencepost::engine::OperationState;
 use futures_util::future::join_all;
 
-use crate::support::ask::{Ask, ask, body, create, fresh_resource};
+use crate::support::ask::{Ask, ask, body, create, fresh_resource, reserve};
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, judged, replayed};
 use crate::support::engines;
@@ -149,6 +149,22 @@ async fn a_sidecar_that_remembers_the_record_before_an_operation_moved_out_still
     }
 }
 
+async fn a_sidecar_that_knows_nothing_finds_an_operation_that_moved_out(backend: Backend) {
+    let one = backend.sidecar().await;
+    let resource = fresh_resource();
+    let first = ask(&resource, "first").result("receipt");
+    assert_eq!(one.transition(&first).await.verdict, Verdict::Applied);
+    push_out(&one, &resource).await;
+    one.hold(&reserve(&resource)).await;
+    // The record alone does not show it, and would have the answer be "never seen" or "busy".
+    let known = backend.sidecar().await.lookup(&resource, "first").await;
+    assert_eq!(known.state, OperationState::Done);
+    replayed(
+        &backend.sidecar().await.transition(&first).await,
+        &body("receipt"),
+    );
+}
+
 async fn a_duplicate_meets_an_operation_that_moved_out_between_its_read_and_its_commit(
     backend: Backend,
 ) {
@@ -207,6 +223,7 @@ async fn a_conflict_with_an_operation_that_moved_out_is_reported_once(backend: B
 }
 
 engines! {
+    a_sidecar_that_knows_nothing_finds_an_operation_that_moved_out,
     hundreds_of_operations_on_one_resource_are_all_replayed,
     large_results_leave_the_record_at_once_and_are_replayed_whole,
     a_sidecar_that_remembers_the_record_before_an_operation_moved_out_still_finds_it,

@@ -118,6 +118,21 @@ async fn a_write_waits_for_an_endpoint_to_prove_itself_after_it_failed() {
 }
 
 #[tokio::test]
+async fn a_silent_endpoint_is_waited_for_once_and_not_once_for_each_caller() {
+    let world = World::new().await;
+    let proxy = Proxy::start(&world.etcd.url).await;
+    let store = open(&[&proxy.url], &world.prefix, SHORT).await.unwrap();
+    proxy.fall_silent();
+    commit_all(&store, [create("1")]).await.unwrap_err();
+    let began = Instant::now();
+    let grants = (0..10).map(|_| store.lease_grant(fresh_lease(), 60));
+    for granted in futures_util::future::join_all(grants).await {
+        assert_eq!(reason(granted), NotApplied::Unreachable);
+    }
+    assert!(began.elapsed() < 3 * SHORT, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn a_cut_connection_is_made_anew() {
     let world = World::new().await;
     let proxy = Proxy::start(&world.etcd.url).await;

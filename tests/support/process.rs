@@ -99,6 +99,11 @@ impl Process {
         self.child.signal(Signal::CONT);
     }
 
+    /// Waits until it ends by itself; answers the exit code, 128 and more for a signal.
+    pub(crate) async fn ended(&self) -> i32 {
+        self.child.ended().await
+    }
+
     /// All that it wrote.
     pub(crate) fn logs(&self) -> String {
         self.child.logs()

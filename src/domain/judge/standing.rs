@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::TokenRef;
-use crate::domain::ids::OperationId;
+use crate::domain::ids::{Nonce, OperationId};
 use crate::domain::record::{Operation, Record, RoundEnd};
 use crate::domain::token::{FencingToken, Revision};
 
@@ -94,10 +94,13 @@ impl Standing {
         self
     }
 
-    /// Forgets operations kept apart beyond `most`.
-    pub fn trim(&mut self, most: usize) {
-        while self.kept_apart.len() > most {
-            self.kept_apart.pop_first();
+    /// Forgets operations kept apart beyond so many bytes.
+    pub fn trim(&mut self, bytes_max: usize) {
+        let mut bytes: usize = self.kept_apart.values().map(Operation::size).sum();
+        while bytes > bytes_max
+            && let Some((_, forgotten)) = self.kept_apart.pop_first()
+        {
+            bytes = bytes.saturating_sub(forgotten.size());
         }
     }
 
@@ -114,6 +117,17 @@ impl Standing {
     /// Whether the absence of all of these was established at this very revision.
     pub fn knows_absent(&self, ids: &BTreeSet<OperationId>) -> bool {
         ids.is_subset(&self.known_absent)
+    }
+
+    /// Whether the record knows a round by this name, live or over.
+    pub fn names(&self, round: Nonce) -> bool {
+        let last = self.record.round.as_ref();
+        last.is_some_and(|last| last.nonce == round)
+            || self
+                .record
+                .past_rounds
+                .iter()
+                .any(|past| past.nonce == round)
     }
 
     pub(super) fn kept_apart(&self, id: &OperationId) -> Option<&Operation> {

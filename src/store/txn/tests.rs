@@ -11,6 +11,7 @@ use crate::domain::ids::{Kind, Nonce};
 use crate::domain::incident::Incident;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{LeaseId, Operation, Raised, Record};
+use crate::domain::token::Timeline;
 use crate::store::keys::Prefix;
 
 fn resource(id: usize) -> ResourceId {
@@ -68,7 +69,11 @@ fn commit(id: usize, operations: usize, body: usize) -> Commit {
 }
 
 fn prepare(commit: &Commit) -> Prepared {
-    Prepared::new(&Keys::new(Prefix::default()), commit)
+    let known = Known {
+        timeline: Timeline::first(Nonce::from_bytes([0; 16]), 1),
+        changed: Revision::from_etcd(1).unwrap(),
+    };
+    Prepared::new(&Keys::new(Prefix::default()), known, commit)
 }
 
 #[test]
