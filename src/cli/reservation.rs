@@ -17,13 +17,13 @@ pub(super) struct ReserveArgs {
     #[command(flatten)]
     resource: ResourceArgs,
     /// Names this attempt; give the same one to repeat a call whose answer was lost [default: a fresh one]
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, env = "FENCEPOST_REQUEST_ID", value_name = "UUID")]
     request_id: Option<Uuid>,
     /// How long it lasts unless renewed, with its unit: 30s, 5m [default: the sidecar's, 30s]
-    #[arg(long, value_parser = span)]
+    #[arg(long, env = "FENCEPOST_TTL", value_parser = span)]
     ttl: Option<Duration>,
     /// Shown to people who ask who holds it
-    #[arg(long)]
+    #[arg(long, env = "FENCEPOST_HOLDER")]
     holder: Option<String>,
     #[command(flatten)]
     session: SessionArgs,

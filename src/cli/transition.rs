@@ -19,20 +19,20 @@ pub(super) struct TransitionArgs {
     #[command(flatten)]
     resource: ResourceArgs,
     /// The sender's stable key of this business action, equal in every resend
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, env = "FENCEPOST_OPERATION", value_name = "KEY")]
     operation: String,
     #[command(flatten)]
     content: ContentArgs,
     /// A value that proves that the message belongs to the round in force; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = values::pair)]
+    #[arg(long, env = "FENCEPOST_IDENTITY", value_name = "NAME=VALUE", value_parser = values::pair)]
     identity: Vec<(String, String)>,
     /// A state from which the move may start; may be repeated [default: any]
-    #[arg(long, value_name = "STATE")]
+    #[arg(long, env = "FENCEPOST_FROM", value_name = "STATE")]
     from: Vec<String>,
     #[command(flatten)]
     movement: MoveArgs,
     /// The reservation_id under which you work
-    #[arg(long, value_name = "ID")]
+    #[arg(long, env = "FENCEPOST_RESERVATION", value_name = "ID")]
     reservation: Option<String>,
     #[command(flatten)]
     result: ResultArgs,
@@ -45,13 +45,13 @@ pub(super) struct TransitionArgs {
 #[group(multiple = false)]
 struct ContentArgs {
     /// What the message says, a JSON text: TEXT, @FILE, or - for standard input
-    #[arg(long, value_name = "TEXT", value_parser = Source::parse)]
+    #[arg(long, env = "FENCEPOST_JSON", value_name = "TEXT", value_parser = Source::parse)]
     json: Option<Source>,
     /// What the message says, any bytes: TEXT, @FILE, or - for standard input
-    #[arg(long, value_name = "TEXT", value_parser = Source::parse)]
+    #[arg(long, env = "FENCEPOST_RAW", value_name = "TEXT", value_parser = Source::parse)]
     raw: Option<Source>,
     /// Your own digest of what the message says, 16 to 64 bytes
-    #[arg(long, value_name = "HEX", value_parser = values::hex)]
+    #[arg(long, env = "FENCEPOST_DIGEST", value_name = "HEX", value_parser = values::hex)]
     digest: Option<Bytes>,
 }
 
@@ -59,16 +59,16 @@ struct ContentArgs {
 #[derive(Debug, Args)]
 struct MoveArgs {
     /// The state it leads to
-    #[arg(long, value_name = "STATE")]
+    #[arg(long, env = "FENCEPOST_TO", value_name = "STATE")]
     to: Option<String>,
     /// Judge the state, and leave it as it is
-    #[arg(long, conflicts_with = "to")]
+    #[arg(long, env = "FENCEPOST_STAY", conflicts_with = "to")]
     stay: bool,
     /// The state that a resource without one is taken to be in
-    #[arg(long, value_name = "STATE")]
+    #[arg(long, env = "FENCEPOST_INITIAL", value_name = "STATE")]
     initial: Option<String>,
     /// An identity value that begins with this move; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = values::pair)]
+    #[arg(long, env = "FENCEPOST_SET", value_name = "NAME=VALUE", value_parser = values::pair)]
     set: Vec<(String, String)>,
 }
 
@@ -76,16 +76,16 @@ struct MoveArgs {
 #[derive(Debug, Args)]
 struct ResultArgs {
     /// Body of the result: TEXT, @FILE, or - for standard input
-    #[arg(long, value_name = "TEXT", value_parser = Source::parse)]
+    #[arg(long, env = "FENCEPOST_RESULT", value_name = "TEXT", value_parser = Source::parse)]
     result: Option<Source>,
     /// Outward code of the result, such as an HTTP status
-    #[arg(long, value_name = "N")]
+    #[arg(long, env = "FENCEPOST_RESULT_CODE", value_name = "N")]
     result_code: Option<i32>,
     /// Content type of the result
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, env = "FENCEPOST_RESULT_TYPE", value_name = "TYPE")]
     result_type: Option<String>,
     /// Header of the result; may be repeated
-    #[arg(long, value_name = "NAME:VALUE", value_parser = values::header)]
+    #[arg(long, env = "FENCEPOST_RESULT_HEADER", value_name = "NAME:VALUE", value_parser = values::header)]
     result_header: Vec<Header>,
 }
 
