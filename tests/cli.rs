@@ -209,7 +209,7 @@ async fn lookup_tells_never_seen_from_done_and_empty() {
     assert_eq!(never.exit, 13);
     assert!(never.out.contains("NEVER_SEEN"));
     let once = sidecar
-        .run(&["transition", "order", "1", "--operation", "evt-1"])
+        .run(&["transition", "order", "1", "--operation", "evt-1", "--once"])
         .await;
     assert_eq!(once.exit, 0, "{}", once.err);
     let done = sidecar.run(&["lookup", "order", "1", "evt-1"]).await;
@@ -228,6 +228,24 @@ async fn a_request_that_can_never_work_says_which_field_and_exits_65() {
         "nothing was done, so there is nothing to ask about: {}",
         short.err
     );
+    // Parts of a second, and nanoseconds taken for seconds, come back with the limit.
+    for (ttl, limit) in [
+        ("500ms", "the least is 3s"),
+        ("1ns", "the least is 3s"),
+        ("999999999ns", "the least is 3s"),
+        ("1500ms", "the least is 3s"),
+        ("0s", "the least is 3s"),
+        ("9000000001s", "the most is 86400"),
+        ("86400000000000s", "the most is 86400"),
+        ("9223372036854775807s", "the most is 86400"),
+    ] {
+        let said = sidecar.run(&["reserve", "order", "1", "--ttl", ttl]).await;
+        assert_eq!(said.exit, 65, "{ttl}: {}", said.err);
+        assert!(said.err.contains("ttl"), "{ttl}: {}", said.err);
+        assert!(said.err.contains(limit), "{ttl}: {}", said.err);
+    }
+    let free = sidecar.run(&["inspect", "order", "1"]).await;
+    assert!(free.out.contains("never written"), "{}", free.out);
     assert_eq!(sidecar.run(&["inspect", "order", ""]).await.exit, 65);
     assert_eq!(sidecar.run(&["fence", "order", "1", "-1"]).await.exit, 65);
 }
@@ -311,6 +329,10 @@ async fn what_cannot_be_meant_exits_2_and_says_what_to_write() {
         ),
         (&["transition", "order", "1"], "--operation"),
         (
+            &["transition", "order", "1", "--operation", "k"],
+            "--to STATE",
+        ),
+        (
             &[
                 "transition",
                 "order",
@@ -341,6 +363,7 @@ async fn what_cannot_be_meant_exits_2_and_says_what_to_write() {
                 "1",
                 "--operation",
                 "k",
+                "--once",
                 "--json",
                 "@/nonexistent",
             ],
@@ -374,6 +397,39 @@ async fn variables_of_kubernetes_and_empty_ones_change_nothing() {
         .await
         .unwrap();
     assert_eq!(said.exit, 0, "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flag_may_come_as_a_variable_and_wins_over_it() {
+    let sidecar = Sidecar::start().await;
+    let transition = |words: &[&str], variables: &[(&str, &str)]| {
+        let mut command = command(&[&["transition", "order", "1", "-o", "json"], words].concat());
+        command.env("FENCEPOST_ADDR", sidecar.addr());
+        command.envs(variables.iter().copied());
+        tokio::task::spawn_blocking(move || run(command, ""))
+    };
+    let set = [
+        ("FENCEPOST_OPERATION", "evt-1"),
+        ("FENCEPOST_INITIAL", "pending"),
+        ("FENCEPOST_FROM", "pending"),
+        ("FENCEPOST_TO", "paid"),
+        ("FENCEPOST_SET", "payer=ann"),
+        ("FENCEPOST_RESULT", "receipt"),
+        ("FENCEPOST_STAY", "false"),
+    ];
+    let first = transition(&[], &set).await.unwrap();
+    assert_eq!(first.exit, 0, "{}", first.err);
+    let decision = &first.json()["decision"];
+    assert_eq!(decision["verdict"], "VERDICT_APPLIED");
+    assert_eq!(decision["now"]["state"], "paid");
+    let other = transition(&["--operation", "evt-2"], &set).await.unwrap();
+    assert_eq!(other.json()["decision"]["verdict"], "VERDICT_SUPERSEDED");
+    let two = transition(
+        &["--raw", "x"],
+        &[("FENCEPOST_OPERATION", "k"), ("FENCEPOST_JSON", "1")],
+    );
+    let two = two.await.unwrap();
+    assert_eq!(two.exit, 2, "two contents: {}", two.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -156,6 +156,32 @@ mod tests {
     }
 
     #[test]
+    fn every_flag_has_a_variable_of_its_name_and_the_sidecar_knows_it() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            for argument in command.get_arguments() {
+                let Some(flag) = argument.get_long() else {
+                    continue;
+                };
+                let mut variable = format!("FENCEPOST_{}", flag.to_uppercase().replace('-', "_"));
+                if (name, flag) == ("demo", "addr") {
+                    variable = "FENCEPOST_DEMO_ADDR".to_owned();
+                }
+                // `serve` and `dev` read their variables together with all other settings.
+                let told = argument
+                    .get_help()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                let reads = argument.get_env().is_some_and(|env| *env == *variable)
+                    || told.contains(&format!("[env: {variable}]"));
+                assert!(reads, "--{flag} of `{name}` has no {variable}");
+                let set = [(variable.into(), "x".into())].into();
+                assert!(crate::config::unknown_variables(&set).is_empty(), "{set:?}");
+            }
+        }
+    }
+
+    #[test]
     fn no_flag_reads_a_variable_that_a_kubernetes_service_named_fencepost_sets() {
         let mut queue = vec![Cli::command()];
         while let Some(command) = queue.pop() {

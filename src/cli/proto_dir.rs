@@ -32,7 +32,7 @@ pub(super) struct ProtoArgs {
     /// Where to write fencepost/v1/*.proto; created if it is not there
     dir: PathBuf,
     /// Overwrite files that differ
-    #[arg(long)]
+    #[arg(long, env = "FENCEPOST_FORCE")]
     force: bool,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct FenceArgs {
     #[arg(allow_negative_numbers = true, value_parser = values::token)]
     token: i64,
     /// A token also passes when its round is over, if nothing was granted after it
-    #[arg(long)]
+    #[arg(long, env = "FENCEPOST_EVEN_IF_ENDED")]
     even_if_ended: bool,
     #[command(flatten)]
     session: SessionArgs,

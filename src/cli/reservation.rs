@@ -17,13 +17,19 @@ pub(super) struct ReserveArgs {
     #[command(flatten)]
     resource: ResourceArgs,
     /// Names this attempt; give the same one to repeat a call whose answer was lost [default: a fresh one]
-    #[arg(long, value_name = "UUID", value_parser = values::request_id)]
+    #[arg(long, env = "FENCEPOST_REQUEST_ID", value_name = "UUID", value_parser = values::request_id)]
     request_id: Option<Uuid>,
     /// How long it lasts unless renewed, with its unit: 30s, 5m [default: the sidecar's, 30s]
-    #[arg(long, value_name = "DURATION", value_parser = span)]
+    #[arg(
+        long,
+        env = "FENCEPOST_TTL",
+        value_name = "DURATION",
+        value_parser = span,
+        allow_hyphen_values = true
+    )]
     ttl: Option<Duration>,
     /// Shown to people who ask who holds it [default: the address that the sidecar sees the call come from]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, env = "FENCEPOST_HOLDER", value_name = "NAME")]
     holder: Option<String>,
     #[command(flatten)]
     session: SessionArgs,

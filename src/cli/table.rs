@@ -186,7 +186,10 @@ fn held(snapshot: &Snapshot) -> String {
         text.push_str(&format!(", by {}", snapshot.live_holder));
     }
     if let Some(left) = &snapshot.live_for {
-        text.push_str(&format!(", for at most {} unless renewed", span(left)));
+        text.push_str(&format!(
+            ", for at most {} unless renewed (etcd lets go a little later than the ttl)",
+            span(left)
+        ));
     }
     text
 }

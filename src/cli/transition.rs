@@ -19,20 +19,20 @@ pub(super) struct TransitionArgs {
     #[command(flatten)]
     resource: ResourceArgs,
     /// The sender's stable key of this business action, equal in every resend
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, env = "FENCEPOST_OPERATION", value_name = "KEY")]
     operation: String,
     #[command(flatten)]
     content: ContentArgs,
     /// A value that proves that the message belongs to the round in force; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = values::pair)]
+    #[arg(long, env = "FENCEPOST_IDENTITY", value_name = "NAME=VALUE", value_parser = values::pair)]
     identity: Vec<(String, String)>,
     /// A state from which the move may start; may be repeated [default: any]
-    #[arg(long, value_name = "STATE")]
+    #[arg(long, env = "FENCEPOST_FROM", value_name = "STATE")]
     from: Vec<String>,
     #[command(flatten)]
     movement: MoveArgs,
     /// The reservation_id under which you work
-    #[arg(long, value_name = "ID")]
+    #[arg(long, env = "FENCEPOST_RESERVATION", value_name = "ID")]
     reservation: Option<String>,
     #[command(flatten)]
     result: ResultArgs,
@@ -45,30 +45,33 @@ pub(super) struct TransitionArgs {
 #[group(multiple = false)]
 struct ContentArgs {
     /// What the message says, a JSON text: TEXT, @FILE, or - for standard input
-    #[arg(long, value_name = "TEXT", value_parser = Source::parse)]
+    #[arg(long, env = "FENCEPOST_JSON", value_name = "TEXT", value_parser = Source::parse)]
     json: Option<Source>,
     /// What the message says, any bytes: TEXT, @FILE, or - for standard input
-    #[arg(long, value_name = "TEXT", value_parser = Source::parse)]
+    #[arg(long, env = "FENCEPOST_RAW", value_name = "TEXT", value_parser = Source::parse)]
     raw: Option<Source>,
     /// Your own digest of what the message says, 16 to 64 bytes
-    #[arg(long, value_name = "HEX", value_parser = values::hex)]
+    #[arg(long, env = "FENCEPOST_DIGEST", value_name = "HEX", value_parser = values::hex)]
     digest: Option<Bytes>,
 }
 
-/// Where it leads. None of them: run once, no state is judged.
+/// Where it leads: one of --to, --stay and --once.
 #[derive(Debug, Args)]
 struct MoveArgs {
-    /// The state it leads to; without --to and --stay no state is judged or changed: the operation is recorded, once
-    #[arg(long, value_name = "STATE")]
+    /// The state it leads to
+    #[arg(long, env = "FENCEPOST_TO", value_name = "STATE")]
     to: Option<String>,
     /// Judge the state, and leave it as it is
-    #[arg(long, conflicts_with = "to")]
+    #[arg(long, env = "FENCEPOST_STAY", conflicts_with = "to")]
     stay: bool,
+    /// Judge no state and change none: record the operation, once
+    #[arg(long, env = "FENCEPOST_ONCE", conflicts_with_all = ["to", "stay"])]
+    once: bool,
     /// The state that a resource without one is taken to be in
-    #[arg(long, value_name = "STATE")]
+    #[arg(long, env = "FENCEPOST_INITIAL", value_name = "STATE")]
     initial: Option<String>,
     /// An identity value that begins with this move; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = values::pair)]
+    #[arg(long, env = "FENCEPOST_SET", value_name = "NAME=VALUE", value_parser = values::pair)]
     set: Vec<(String, String)>,
 }
 
@@ -76,16 +79,16 @@ struct MoveArgs {
 #[derive(Debug, Args)]
 struct ResultArgs {
     /// Body of the result: TEXT, @FILE, or - for standard input
-    #[arg(long, value_name = "TEXT", value_parser = Source::parse)]
+    #[arg(long, env = "FENCEPOST_RESULT", value_name = "TEXT", value_parser = Source::parse)]
     result: Option<Source>,
     /// Outward code of the result, such as an HTTP status
-    #[arg(long, value_name = "N")]
+    #[arg(long, env = "FENCEPOST_RESULT_CODE", value_name = "N")]
     result_code: Option<i32>,
     /// Content type of the result
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, env = "FENCEPOST_RESULT_TYPE", value_name = "TYPE")]
     result_type: Option<String>,
     /// Header of the result; may be repeated
-    #[arg(long, value_name = "NAME:VALUE", value_parser = values::header)]
+    #[arg(long, env = "FENCEPOST_RESULT_HEADER", value_name = "NAME:VALUE", value_parser = values::header)]
     result_header: Vec<Header>,
 }
 
@@ -150,10 +153,21 @@ impl ContentArgs {
 
 impl MoveArgs {
     fn read(self) -> Result<Option<Move>, Trouble> {
-        let asked =
-            self.stay || self.to.is_some() || self.initial.is_some() || !self.set.is_empty();
-        if !asked {
+        let goes = self.stay || self.to.is_some();
+        if self.once {
+            if self.initial.is_some() || !self.set.is_empty() {
+                return Err(Trouble::usage(
+                    "--once changes nothing, so --initial and --set cannot go with it; use --to or --stay",
+                ));
+            }
             return Ok(None);
+        }
+        if !goes {
+            // A forgotten --to would use up the operation: the real move would then be taken for a repetition.
+            return Err(Trouble::usage(
+                "where does it lead? Give --to STATE, --stay (judge the state and leave it), or --once (judge no \
+                 state; record the operation)",
+            ));
         }
         Ok(Some(Move {
             to_state: self.to.unwrap_or_default(),
@@ -205,8 +219,11 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_transition_runs_once_without_content_or_result() {
-        let asked = request("").unwrap();
+    fn a_transition_runs_once_only_if_it_says_so() {
+        let told = request("").unwrap_err();
+        assert_eq!(told.exit, Exit::Usage);
+        assert!(told.message.contains("--to STATE"), "{}", told.message);
+        let asked = request("--once").unwrap();
         assert_eq!(asked.result, None);
         let intent = asked.intent.unwrap();
         assert_eq!(intent.content, Some(Content::Raw(Bytes::new())));
@@ -252,8 +269,11 @@ mod tests {
         for line in [
             "--json {} --raw x",
             "--stay --to paid",
+            "--once --to paid",
+            "--once --set a=1",
+            "--initial new",
             "--json - --result -",
-            "--set a=1 --set a=2",
+            "--stay --set a=1 --set a=2",
         ] {
             assert_eq!(request(line).unwrap_err().exit, Exit::Usage, "{line}");
         }

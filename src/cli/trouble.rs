@@ -74,8 +74,13 @@ impl Trouble {
                      the same ids, and with more --timeout if need be"
                 ),
             ),
+            // The sidecar says so only if nothing was sent to etcd.
             Code::DeadlineExceeded => Self::new(
-                Exit::Unknown,
+                if lost {
+                    Exit::Unknown
+                } else {
+                    Exit::Unavailable
+                },
                 format!(
                     "the sidecar at {place} ran out of time: {said}; give more --timeout if need be, and see its \
                      log for etcd"
@@ -152,7 +157,7 @@ mod tests {
             (Code::InvalidArgument, Exit::Invalid),
             (Code::Unavailable, Exit::Unavailable),
             (Code::Aborted, Exit::Unknown),
-            (Code::DeadlineExceeded, Exit::Unknown),
+            (Code::DeadlineExceeded, Exit::Unavailable),
             (Code::Cancelled, Exit::Unknown),
             (Code::ResourceExhausted, Exit::Failed),
             (Code::Internal, Exit::Failed),

@@ -9,13 +9,35 @@ use super::setting::VARIABLES;
 const CLIENT_VARIABLES: &[&str] = &[
     "FENCEPOST_ADDR",
     "FENCEPOST_DEMO_ADDR",
+    "FENCEPOST_DIGEST",
+    "FENCEPOST_EVEN_IF_ENDED",
+    "FENCEPOST_FORCE",
+    "FENCEPOST_FROM",
+    "FENCEPOST_HOLDER",
+    "FENCEPOST_IDENTITY",
+    "FENCEPOST_INITIAL",
+    "FENCEPOST_JSON",
+    "FENCEPOST_OPERATION",
     "FENCEPOST_OUTPUT",
+    "FENCEPOST_RAW",
+    "FENCEPOST_REQUEST_ID",
+    "FENCEPOST_RESERVATION",
+    "FENCEPOST_RESULT",
+    "FENCEPOST_RESULT_CODE",
+    "FENCEPOST_RESULT_HEADER",
+    "FENCEPOST_RESULT_TYPE",
+    "FENCEPOST_SET",
+    "FENCEPOST_STAY",
     "FENCEPOST_TIMEOUT",
+    "FENCEPOST_TO",
+    "FENCEPOST_TTL",
 ];
 /// How all our variables begin.
 const PREFIX: &str = "FENCEPOST_";
-/// A name this far from a known one is no slip of the pen, in letters.
+/// A name further than this from a known one is no slip of the pen, in letters,
 const SLIP_LETTERS_MAX: usize = 4;
+/// nor is one that differs in more than this part of what follows the prefix.
+const SLIP_PART: usize = 2;
 
 /// A warning for each variable that begins like ours and that nothing reads. Those that Kubernetes sets for a service named
 /// `fencepost` are not ours and are passed over.
@@ -56,9 +78,10 @@ fn is_service_link(name: &str, value: &str) -> bool {
 }
 
 fn nearest(name: &str) -> Option<&'static str> {
+    let most = (name.len() - PREFIX.len()) / SLIP_PART;
     known()
         .map(|known| (distance(name, known), known))
-        .filter(|(distance, _)| *distance <= SLIP_LETTERS_MAX)
+        .filter(|(distance, _)| *distance <= most.min(SLIP_LETTERS_MAX))
         .min()
         .map(|(_, known)| known)
 }
@@ -102,8 +125,11 @@ mod tests {
             warnings("FENCEPOST_XYZZY_PLUGH", ""),
             ["FENCEPOST_XYZZY_PLUGH is not read by anything"]
         );
-        // Somebody who means the port, not Kubernetes.
-        assert_eq!(warnings("FENCEPOST_PORT", "7411").len(), 1);
+        // Somebody who means the port, not Kubernetes. Nothing that is read is near enough to be meant.
+        assert_eq!(
+            warnings("FENCEPOST_PORT", "7411"),
+            ["FENCEPOST_PORT is not read by anything"]
+        );
         for fine in ["FENCEPOST_LISTEN", "FENCEPOST_ADDR", "PATH", "FENCE"] {
             assert!(warnings(fine, "").is_empty(), "{fine}");
         }

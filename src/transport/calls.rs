@@ -9,6 +9,7 @@ use crate::proto::v1 as pb;
 use super::convert::page::Page;
 use super::convert::{answer, ask};
 use super::gate::Origin;
+use super::suspects::Suspects;
 
 /// When to ask again while etcd has not answered yet.
 const NOT_READY_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -34,10 +35,18 @@ impl EngineSlot {
 /// The calls.
 #[derive(Clone, Debug)]
 pub(super) struct Calls {
-    pub(super) engine: EngineSlot,
+    engine: EngineSlot,
+    suspects: Suspects,
 }
 
 impl Calls {
+    pub(super) fn new(engine: EngineSlot) -> Self {
+        Self {
+            engine,
+            suspects: Suspects::default(),
+        }
+    }
+
     pub(super) async fn reserve(
         &self,
         request: pb::ReserveRequest,
@@ -62,6 +71,7 @@ impl Calls {
         } else {
             ask::transition(request)?
         };
+        self.suspects.look_at(&ask.intent.operation, &ask.resource);
         let decision = self.engine.get()?.transition(ask, origin.caller).await?;
         Ok(pb::TransitionResponse {
             decision: Some(answer::decision(decision)),

@@ -67,7 +67,7 @@ pub struct Door {
 impl Door {
     /// A door to the engine; `beside` are the services that are not ours.
     pub fn new(engine: EngineSlot, gate: Gate, beside: Routes) -> Self {
-        let calls = Calls { engine };
+        let calls = Calls::new(engine);
         Self {
             grpc: CoordinationServiceServer::new(Grpc(calls.clone()))
                 .max_decoding_message_size(MESSAGE_BYTES_MAX),
@@ -109,7 +109,7 @@ impl AdminDoor {
     pub fn new(engine: EngineSlot, gate: Gate, beside: Routes) -> Self {
         Self {
             gate,
-            operator: OperatorServiceServer::new(Operator(Calls { engine }))
+            operator: OperatorServiceServer::new(Operator(Calls::new(engine)))
                 .max_decoding_message_size(MESSAGE_BYTES_MAX),
             beside: beside.prepare(),
         }

@@ -92,9 +92,13 @@ async fn a_sidecar_killed_under_load_forgets_nothing_it_answered_and_does_nothin
         let prefix = format!("/crash-{}/", Uuid::new_v4().simple());
         let ledger = Arc::new(Mutex::new(BTreeMap::new()));
         for kill in 1..=KILLS {
+            // Both serve the same resources under load; one is killed, and the other goes on until it is.
             let process = Process::serve(etcd.url(), &prefix, &[]).await;
-            let callers =
-                join_all((0..CALLERS).map(|caller| call_until_it_dies(&process, caller, &ledger)));
+            let survivor = Process::serve(etcd.url(), &prefix, &[]).await;
+            let callers = join_all((0..CALLERS).map(|caller| {
+                let served_by = [&process, &survivor][caller / 4 % 2];
+                call_until_it_dies(served_by, caller, &ledger)
+            }));
             let killer = async {
                 until("answers come", Duration::from_secs(30), || async {
                     let answered = ledger.lock().unwrap().values().flatten().count();
@@ -102,6 +106,13 @@ async fn a_sidecar_killed_under_load_forgets_nothing_it_answered_and_does_nothin
                 })
                 .await;
                 process.kill().await;
+                let answered = ledger.lock().unwrap().values().flatten().count();
+                until("the other goes on", Duration::from_secs(30), || async {
+                    let now = ledger.lock().unwrap().values().flatten().count();
+                    (now >= answered + ANSWERS_BEFORE / 4).then_some(())
+                })
+                .await;
+                survivor.kill().await;
             };
             tokio::join!(callers, killer);
         }

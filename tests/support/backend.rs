@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use etcd_client::{Channel, Client, GetOptions};
 use fencepost::embedded::Engine as EmbeddedEngine;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Endpoint;
 use uuid::Uuid;
 
@@ -71,6 +73,23 @@ impl Backend {
         match &self.place {
             Place::Real(etcd) => connection(etcd.url()),
             Place::Embedded(engine) => engine.channel(),
+        }
+    }
+
+    /// Where a process reaches it: the embedded engine's services are put on a port for that.
+    pub(crate) async fn url(&self) -> String {
+        match &self.place {
+            Place::Real(etcd) => etcd.url().to_owned(),
+            Place::Embedded(engine) => {
+                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+                let address = listener.local_addr().expect("a bound port");
+                let serving = tonic::transport::Server::builder()
+                    .add_routes(engine.routes())
+                    .serve_with_incoming(TcpListenerStream::new(listener));
+                // It ends with the runtime of the test.
+                tokio::spawn(serving);
+                format!("http://{address}")
+            }
         }
     }
 

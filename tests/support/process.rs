@@ -21,7 +21,7 @@ pub(crate) struct Process {
     child: Child,
     address: String,
     // Below `child`, so that the process is gone before its files are.
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Process {
@@ -62,7 +62,7 @@ impl Process {
         Self {
             child,
             address,
-            _directory: directory,
+            directory,
         }
     }
 
@@ -76,6 +76,11 @@ impl Process {
     /// Host and port.
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where operators reach it.
+    pub(crate) fn admin_socket(&self) -> std::path::PathBuf {
+        self.directory.path().join("admin.sock")
     }
 
     /// SIGKILL, and it is gone.
