@@ -317,7 +317,7 @@ async fn a_connection_that_breaks_leaves_an_unknown_outcome() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_meant_exits_2_and_says_what_to_write() {
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["inspect", "order"], "<ID>"),
         (&["fence", "order", "1", "x"], "`reserve` answered"),
         (&["inspect", "order", "1", "--timeout", "10"], "unit"),
