@@ -306,6 +306,7 @@ async fn a_connection_that_breaks_leaves_an_unknown_outcome() {
         "1",
         "--operation",
         "k",
+        "--once",
         "--addr",
         &addr,
     ])

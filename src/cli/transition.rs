@@ -62,10 +62,10 @@ struct MoveArgs {
     #[arg(long, env = "FENCEPOST_TO", value_name = "STATE")]
     to: Option<String>,
     /// Judge the state, and leave it as it is
-    #[arg(long, env = "FENCEPOST_STAY", conflicts_with = "to")]
+    #[arg(long, env = "FENCEPOST_STAY")]
     stay: bool,
     /// Judge no state and change none: record the operation, once
-    #[arg(long, env = "FENCEPOST_ONCE", conflicts_with_all = ["to", "stay"])]
+    #[arg(long, env = "FENCEPOST_ONCE")]
     once: bool,
     /// The state that a resource without one is taken to be in
     #[arg(long, env = "FENCEPOST_INITIAL", value_name = "STATE")]
@@ -153,6 +153,12 @@ impl ContentArgs {
 
 impl MoveArgs {
     fn read(self) -> Result<Option<Move>, Trouble> {
+        let said = [self.to.is_some(), self.stay, self.once];
+        if said.into_iter().filter(|said| *said).count() > 1 {
+            return Err(Trouble::usage(
+                "--to, --stay and --once exclude each other; give one of them",
+            ));
+        }
         let goes = self.stay || self.to.is_some();
         if self.once {
             if self.initial.is_some() || !self.set.is_empty() {
