@@ -420,7 +420,28 @@ async fn an_engine_that_must_stop_leaves_what_it_cannot_settle_unknown(backend: 
     );
 }
 
+async fn an_engine_that_nobody_holds_any_more_sends_nothing(backend: Backend) {
+    let (one, plan) = backend.faulty().await;
+    let resource = fresh_resource();
+    let lost = plan
+        .when(Rpc::Txn)
+        .containing(resource.id())
+        .always()
+        .then(Action::Lose);
+    let call = tokio::spawn(async move { one.try_transition(&create(&resource, "paid")).await });
+    lost.met().await;
+    call.abort();
+    until("it is quiet", PATIENT_CALL, || async {
+        let before = plan.counts();
+        // Longer than a lane waits between two tries.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        (plan.counts() == before).then_some(())
+    })
+    .await;
+}
+
 engines! {
+    an_engine_that_nobody_holds_any_more_sends_nothing,
     an_engine_that_must_stop_leaves_what_it_cannot_settle_unknown,
     a_caller_that_hangs_up_leaves_no_half_done_work,
     a_caller_that_hangs_up_while_it_reserves_can_ask_again,

@@ -7,7 +7,7 @@ use fencepost::domain::decision::{Layer, Rule, Verdict};
 use fencepost::domain::ids::{Nonce, ResourceId};
 use fencepost::domain::token::{TOKEN_MAX, Timeline};
 use fencepost::engine::{Fault, OperationState};
-use futures_util::future::join_all;
+use futures_util::future::{join_all, poll_immediate};
 
 use crate::support::ask::{ask, create, fresh_resource, reserve};
 use crate::support::backend::Backend;
@@ -67,11 +67,12 @@ async fn callers_who_have_left_hold_no_place_in_a_lane(backend: Backend) {
     });
     let answers = join_all(leaving).await;
     assert!(answers.iter().all(|fault| *fault == Fault::DeadlinePassed));
-    let (sidecar, asked) = (one.clone(), resource.clone());
-    let stays = tokio::spawn(async move { sidecar.state(&asked).await });
+    let mut stays = Box::pin(one.state(&resource));
+    let answer = poll_immediate(&mut stays).await;
+    assert_eq!(answer, None, "it waits with those who have left");
     held.deliver().await;
     first.await.unwrap();
-    assert_eq!(stays.await.unwrap(), "new");
+    assert_eq!(stays.await, "new");
 }
 
 async fn a_lease_that_is_gone_spoils_nothing_for_those_who_came_with_it(backend: Backend) {
