@@ -101,7 +101,7 @@ async fn an_incident_is_written_with_the_decision_that_raises_it(backend: Backen
     applied(&paid);
     assert_eq!(
         keys,
-        [record.clone()],
+        std::slice::from_ref(&record),
         "state, result and digest lie in the record"
     );
 
