@@ -1,4 +1,5 @@
-//! What the README shows is run as it stands there, against a sidecar for development.
+//! What the README shows is run as it stands there, against a sidecar for development; the limits that ARCHITECTURE.md and the
+//! interface tell are those of the code.
 #![allow(
     clippy::as_conversions,
     clippy::unwrap_used,
@@ -262,5 +263,147 @@ fn every_file_that_the_readme_links_is_there() {
         .map(|rest| rest.split(')').next().unwrap())
     {
         assert!(root().join(link).exists(), "{link}");
+    }
+}
+
+/// The value of a constant, as its source says it: a product of whole numbers.
+fn constant(name: &str) -> u64 {
+    let file = sources().into_iter().find_map(|text| {
+        let (_, rest) = text.split_once(&format!("const {name}: "))?;
+        let (_, value) = rest.split_once(" = ")?;
+        Some(value.split_once(';')?.0.to_owned())
+    });
+    let value = file.unwrap_or_else(|| panic!("no constant is named {name}"));
+    // Duration::from_secs(10), NonZeroUsize::new(10_000).expect("…")
+    let within = value
+        .split_once('(')
+        .and_then(|(_, rest)| rest.split_once(')'));
+    let value = within.map_or(&*value, |(inside, _)| inside);
+    let factors = value
+        .split('*')
+        .map(|factor| factor.trim().replace('_', ""));
+    factors
+        .map(|factor| {
+            factor
+                .parse::<u64>()
+                .unwrap_or_else(|_| panic!("{name} = {value}"))
+        })
+        .product()
+}
+
+/// Every file below `src`.
+fn sources() -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut directories = vec![root().join("src")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                texts.push(std::fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    texts
+}
+
+/// `{NAME}` becomes the value of that constant, `{NAME/1024}` that part of it, with commas between thousands.
+fn filled(template: &str) -> String {
+    let mut parts = template.split(['{', '}']);
+    let mut text = parts.next().unwrap().to_owned();
+    while let (Some(name), Some(rest)) = (parts.next(), parts.next()) {
+        let (name, part) = name.split_once('/').unwrap_or((name, "1"));
+        let digits = (constant(name) / part.parse::<u64>().unwrap()).to_string();
+        for (at, digit) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        text.push_str(rest);
+    }
+    text
+}
+
+#[test]
+fn the_limits_of_the_architecture_are_those_of_the_code() {
+    let architecture = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let (_, limits) = architecture.split_once("## Limits\n\n").unwrap();
+    let rows: Vec<&str> = limits
+        .lines()
+        .take_while(|line| line.starts_with('|'))
+        .skip(2)
+        .collect();
+    let told = [
+        "| kind, state, identity name | {NAME_BYTES_MAX} bytes of `A-Za-z0-9_.-` |",
+        "| resource id; operation id; identity value; holder | {RESOURCE_ID_BYTES_MAX}; {OPERATION_ID_BYTES_MAX}; \
+         {IDENTITY_VALUE_BYTES_MAX}; {HOLDER_BYTES_MAX} bytes |",
+        "| identity names in a request; on a resource | {IDENTITY_NAMES_MAX}; {IDENTITY_NAMES_REMEMBERED_MAX} |",
+        "| replaced values remembered for each name | {REPLACED_VALUES_MAX} |",
+        "| states a resource may have been in | {STATES_REMEMBERED_MAX} |",
+        "| `from_states` | {FROM_STATES_MAX} |",
+        "| content | {CONTENT_BYTES_MAX/1048576} MiB (only its digest is kept), {LEVELS_MAX} levels of JSON |",
+        "| result | body {RESULT_BODY_BYTES_MAX/1024} KiB, {HEADERS_MAX} headers of {HEADERS_BYTES_MAX/1024} KiB together |",
+        "| reservation TTL | {TTL_SECONDS_MIN} s to {TTL_SECONDS_MAX/3600} h, {TTL_SECONDS_DEFAULT} s if absent |",
+        "| rounds whose end is remembered | the last and {PAST_ROUNDS_MAX} before it |",
+        "| requests folded into one commit | {FOLD_REQUESTS_MAX} |",
+        "| requests waiting in one lane | {LANE_QUEUE_MAX} |",
+        "| resources remembered between calls | {LANES_DEFAULT} |",
+    ];
+    assert_eq!(rows, told.map(filled));
+}
+
+#[test]
+fn the_limits_that_the_interface_tells_are_those_of_the_code() {
+    let told = |name: &str| {
+        let path = root().join("proto/fencepost/v1").join(name);
+        let text = std::fs::read_to_string(path).unwrap();
+        // Comments as running text.
+        let lines = text
+            .lines()
+            .map(|line| line.trim().trim_start_matches("// "));
+        lines.collect::<Vec<_>>().join(" ")
+    };
+    let files = [
+        (
+            told("decision.proto"),
+            &[
+                "1 to {NAME_BYTES_MAX} characters out of A-Z a-z 0-9 _ . -",
+                "1 to {RESOURCE_ID_BYTES_MAX} bytes of UTF-8 without NUL",
+                "At most {RESULT_BODY_BYTES_MAX} bytes. Absent or empty: the result is empty",
+                "0 to {CODE_MAX}. 0: none",
+                "At most {CONTENT_TYPE_BYTES_MAX} bytes. Absent: none.",
+                "At most {HEADERS_MAX}, in the order sent, {HEADERS_BYTES_MAX} bytes of names and values together.",
+                "Required. 1 to {HEADER_NAME_BYTES_MAX} bytes. string name",
+            ][..],
+        ),
+        (
+            told("coordination.proto"),
+            &[
+                "1 to {OPERATION_ID_BYTES_MAX} bytes of UTF-8, not blank",
+                "At most {IDENTITY_NAMES_MAX}; names of 1 to {NAME_BYTES_MAX} characters like Resource.kind, values of 1 to \
+                 {IDENTITY_VALUE_BYTES_MAX} bytes.",
+                "At most {CONTENT_BYTES_MAX/1048576} MiB; only its digest is kept.",
+                "more than {LEVELS_MAX} levels are refused",
+                "{GIVEN_BYTES_MIN} to {GIVEN_BYTES_MAX} bytes, compared exactly",
+                "At most {FROM_STATES_MAX}; each 1 to {NAME_BYTES_MAX} characters",
+                "as replaced. At most {IDENTITY_NAMES_MAX}, limits as in Intent.identity.",
+                "{TTL_SECONDS_MIN} s to {TTL_SECONDS_MAX/3600} h, rounded up to whole seconds. Absent: \
+                 {TTL_SECONDS_DEFAULT} s.",
+                "At most {HOLDER_BYTES_MAX} bytes. Absent: the address of the caller.",
+                "A call without a deadline gets one of {DEADLINE_DEFAULT} s.",
+            ][..],
+        ),
+        (
+            told("operator.proto"),
+            &["1 to {PAGE_SIZE_MAX}. 0: {PAGE_SIZE_DEFAULT}. Larger: {PAGE_SIZE_MAX}."][..],
+        ),
+    ];
+    for (text, phrases) in files {
+        for phrase in phrases {
+            let phrase = filled(phrase);
+            assert!(text.contains(&phrase), "no comment says {phrase:?}");
+        }
     }
 }

@@ -16,6 +16,7 @@ mod transition;
 mod trouble;
 mod values;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::builder::Resettable;
@@ -110,12 +111,13 @@ pub fn main() -> ExitCode {
     runtime.block_on(run(cli.command))
 }
 
-/// A variable that is set but empty counts as absent, as it does for `serve`: that is how templates say "not set".
+/// A variable that is set but empty counts as absent, as it does for `serve`: that is how templates say "not set". So does
+/// the `false` of a switch, which would else stand against the switches that it excludes.
 fn without_empty_variable(argument: Arg) -> Arg {
-    let empty = argument
-        .get_env()
-        .is_some_and(|name| std::env::var_os(name).is_some_and(|value| value.is_empty()));
-    if empty {
+    let switch = !argument.get_action().takes_values();
+    let says_nothing = |value: OsString| value.is_empty() || switch && value == "false";
+    let set = argument.get_env().and_then(std::env::var_os);
+    if set.is_some_and(says_nothing) {
         argument.env(Resettable::Reset)
     } else {
         argument

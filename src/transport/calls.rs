@@ -71,7 +71,7 @@ impl Calls {
         } else {
             ask::transition(request)?
         };
-        self.suspects.look_at(&ask.intent.operation, &ask.resource);
+        self.suspects.look_at(&ask);
         let decision = self.engine.get()?.transition(ask, origin.caller).await?;
         Ok(pb::TransitionResponse {
             decision: Some(answer::decision(decision)),

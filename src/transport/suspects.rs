@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::warn;
 
-use crate::domain::ids::{OperationId, ResourceId};
+use crate::domain::request::{Intent, Transition};
 
 /// What languages make of a value that is not there, in lower case.
 const MISSING: [&str; 6] = ["null", "undefined", "none", "nil", "nan", "[object object]"];
@@ -17,7 +17,12 @@ pub(super) struct Suspects(Arc<[AtomicBool; MISSING.len()]>);
 
 impl Suspects {
     /// Warns if this is the first of its kind.
-    pub(super) fn look_at(&self, operation: &OperationId, resource: &ResourceId) {
+    pub(super) fn look_at(&self, ask: &Transition) {
+        let Transition {
+            resource,
+            intent: Intent { operation, .. },
+            ..
+        } = ask;
         let found = MISSING
             .iter()
             .zip(self.0.iter())

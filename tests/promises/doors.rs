@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use fencepost::domain::digest::CONTENT_BYTES_MAX;
 use fencepost::domain::ids::RESOURCE_ID_BYTES_MAX;
+use fencepost::domain::outcome::RESULT_BODY_BYTES_MAX;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -14,7 +16,7 @@ use crate::support::backend::Backend;
 use crate::support::door::{Door, House, order};
 use crate::support::process::Process;
 use crate::support::proxy::Proxy;
-use crate::support::{engines, until};
+use crate::support::{bounded, engines, until};
 
 /// Copies of one message, or rivals, at once.
 const COPIES: usize = 100;
@@ -588,6 +590,70 @@ async fn an_empty_result_is_done_and_every_result_keeps_its_bytes(backend: Backe
     }
 }
 
+async fn a_caller_that_hangs_up_at_the_door_leaves_nothing_half_done(backend: Backend) {
+    let line = Proxy::to_url(&backend.url().await);
+    let slow = Process::serve(&line.url(), backend.prefix(), &[]).await;
+    let other = Process::serve(&backend.url().await, backend.prefix(), &[]).await;
+    let doors = [Door::grpc(&slow), Door::json(&slow)];
+    let elsewhere = [Door::json(&other), Door::grpc(&other)];
+    for (at, door) in doors.iter().enumerate() {
+        let id = format!("hang up {at}");
+        create(door, &id, "pending", "p1").await;
+        let pay = |result: &str| {
+            let mut pay = step(&id, "pay", "pending", "paid");
+            pay["result"] = json!({"body": base64(result)});
+            pay
+        };
+        line.freeze();
+        // It may be gone before the sidecar has sent anything, or after: both are whole.
+        let first = pay("first");
+        let hangs_up = tokio::time::timeout(ASK_AGAIN * 20, door.ask("Transition", &first));
+        assert!(hangs_up.await.is_err(), "etcd was out of reach");
+        line.heal();
+        let truth = elsewhere[at].ask("Transition", &pay("second")).await;
+        assert!(
+            ["APPLIED", "REPLAYED"].contains(&verdict(&truth)),
+            "{truth}"
+        );
+        for door in doors.iter().chain(&elsewhere) {
+            let again = door.ask("Transition", &pay("third")).await;
+            judged(&again, "REPLAYED");
+            assert_eq!(again["decision"]["result"], truth["decision"]["result"]);
+            let found = door.ask("Inspect", &json!({"resource": order(&id)})).await;
+            assert_eq!(found["snapshot"]["state"], "paid");
+        }
+    }
+}
+
+async fn the_largest_content_and_result_pass_and_one_byte_more_does_not(backend: Backend) {
+    let house = house(&backend).await;
+    let ask = |turn: usize, content: usize, result: usize| {
+        let raw = base64(vec![b'x'; content]);
+        json!({
+            "resource": order(&format!("large {turn}")),
+            "intent": {"operationId": "op", "raw": raw},
+            "result": {"body": base64(vec![0xff; result])},
+        })
+    };
+    let (content, result) = (CONTENT_BYTES_MAX, RESULT_BODY_BYTES_MAX);
+    for (turn, door) in house.doors.iter().enumerate() {
+        for (ask, field) in [
+            (ask(turn, content + 1, result), "intent.raw"),
+            (ask(turn, content, result + 1), "result.body"),
+        ] {
+            let refusal = door.refused("Transition", &ask).await;
+            let found = (&*refusal.code, &*refusal.field);
+            assert_eq!(found, ("invalid_argument", field), "{refusal:?}");
+        }
+        let largest = ask(turn, content, result);
+        judged(&door.ask("Transition", &largest).await, "APPLIED");
+        let again = house.door(turn + 1).ask("Transition", &largest).await;
+        judged(&again, "REPLAYED");
+        let body = &again["decision"]["result"]["body"];
+        assert_eq!(body, &largest["result"]["body"]);
+    }
+}
+
 // J1 at the doors: what is unknown is called so, with a reason and when to ask again, and asking again gives the truth.
 async fn a_lost_reply_is_called_unknown_and_asking_again_gives_the_truth(backend: Backend) {
     let line = Proxy::to_url(&backend.url().await);
@@ -640,6 +706,8 @@ async fn a_lost_reply_is_called_unknown_and_asking_again_gives_the_truth(backend
 }
 
 engines! {
+    a_caller_that_hangs_up_at_the_door_leaves_nothing_half_done,
+    the_largest_content_and_result_pass_and_one_byte_more_does_not,
     a_lost_reply_is_called_unknown_and_asking_again_gives_the_truth,
     a_span_out_of_range_is_refused_with_the_limit_and_nothing_is_stored,
     a_name_comes_back_as_it_was_sent_or_is_refused_with_its_length,
@@ -651,4 +719,40 @@ engines! {
     a_content_that_could_be_read_in_two_ways_is_refused_with_its_place,
     a_missing_key_is_refused_and_one_that_looks_missing_is_warned_of_once,
     an_empty_result_is_done_and_every_result_keeps_its_bytes,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dev_says_that_nothing_survives_and_the_line_that_it_shows_works() {
+    bounded(Box::pin(async {
+        let process = Process::dev(&["--log-level", "error", "--log-format", "json"]).await;
+        let said = process.logs();
+        assert!(said.contains("NOTHING SURVIVES"), "{said}");
+        let (_, line) = said.split_once("by hand ").expect("a line for curl");
+        let (line, _) = line.split_once("\n\n").expect("an end of it");
+        let line = line.to_owned();
+        let curl = move || {
+            std::process::Command::new("bash")
+                .args(["-euc", &line])
+                .output()
+                .unwrap()
+        };
+        let answer = tokio::task::spawn_blocking(curl).await.unwrap().stdout;
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        judged(&answer, "GRANTED");
+        let inspect = json!({"resource": order("1001")});
+        let found = Door::json(&process).ask("Inspect", &inspect).await;
+        assert_eq!(
+            found["snapshot"]["liveToken"],
+            answer["reservation"]["token"]
+        );
+
+        // The next one knows nothing of it.
+        assert_eq!(process.terminate().await, 0);
+        let next = Process::dev(&[]).await;
+        let found = Door::json(&next)
+            .ask("Inspect", &json!({"resource": order("1001")}))
+            .await;
+        assert_eq!(found["snapshot"].get("liveToken"), None, "{found}");
+    }))
+    .await;
 }

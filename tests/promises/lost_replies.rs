@@ -398,6 +398,30 @@ async fn a_renewal_that_arrives_late_revives_nothing(backend: Backend) {
     }
 }
 
+async fn a_renewal_that_arrives_after_the_time_ran_out_revives_nothing(backend: Backend) {
+    for ending in Ending::BOTH {
+        let (one, plan) = backend.faulty().await;
+        let two = backend.sidecar().await;
+        let resource = fresh_resource();
+        let grant = one.hold(&reserve_for(&resource, SHORTEST_SECONDS)).await;
+        let late = plan
+            .when(Rpc::LeaseKeepAlive)
+            .always()
+            .then(Action::DeliverLate(ending));
+        not_failed(&one.try_renew(&grant.id).await);
+        late.met().await;
+        over(&two, &resource).await;
+        let next = two.hold(&reserve(&resource)).await;
+        late.deliver().await;
+        late.lift();
+        for sidecar in [&one, &two] {
+            let old = sidecar.renew(&grant.id).await.decision;
+            judged(&old, Verdict::Fenced, Layer::Fence, Rule::Lost);
+            assert_eq!(sidecar.live(&resource).await, Some(next.token));
+        }
+    }
+}
+
 async fn a_refusal_whose_reply_was_lost_is_the_same_refusal_when_asked_again(backend: Backend) {
     let (one, plan) = backend.faulty().await;
     let two = backend.sidecar().await;
@@ -430,5 +454,6 @@ engines! {
     a_release_that_arrives_late_does_not_end_the_next_round,
     a_renewal_whose_reply_was_lost_can_be_asked_again,
     a_renewal_that_arrives_late_revives_nothing,
+    a_renewal_that_arrives_after_the_time_ran_out_revives_nothing,
     a_refusal_whose_reply_was_lost_is_the_same_refusal_when_asked_again,
 }

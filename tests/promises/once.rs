@@ -48,7 +48,8 @@ async fn of_a_hundred_copies_at_once_one_is_applied_and_all_get_its_result(backe
     assert_eq!(sidecars[0].state(&resource).await, "paid");
 }
 
-// D4, different keys.
+// D4, different keys. The case has the losers refused by state; the design, which wins, acknowledges a move that was made
+// already, and reports it.
 async fn of_a_hundred_rivals_at_once_one_moves_the_state(backend: Backend) {
     let sidecars = backend.sidecars().await;
     let resource = fresh_resource();
