@@ -204,7 +204,9 @@ impl<'a> Round<'a> {
             // Somebody withdrew since the fold began: it has to be folded without that request.
             return Next::Again;
         }
-        let looked_for: Vec<_> = absent.into_iter().collect();
+        // What leaves the record must find its key free: a value that somebody else put there is never overwritten.
+        let looked_for = absent.into_iter().chain(write.leaving.clone());
+        let looked_for: Vec<_> = looked_for.collect::<BTreeSet<_>>().into_iter().collect();
         let commit = Commit {
             resource: self.resource.clone(),
             seen,
