@@ -11,10 +11,12 @@ use uuid::Uuid;
 use super::clock::Boottime;
 use super::committer::Committer;
 use super::fault::Fault;
+use super::kept::Kept;
 use super::lane::Shared;
 use super::lanes::Lanes;
 use super::leases::Leases;
 use super::reader::Reader;
+use super::sparing::Sparing;
 use super::tasks::Tasks;
 use super::ticket::{Progress, Ticket, within};
 use crate::domain::decision::{Decision, Grant, IncidentId, Snapshot};
@@ -91,6 +93,9 @@ impl Engine {
             reader: Reader::start(store.clone(), tasks.clone()),
             leases: Leases::start(store.clone(), &tasks),
             store,
+            kept: Kept::default(),
+            trouble: Sparing::default(),
+            corruption: Sparing::default(),
             _end: tasks.end_on_drop(),
             tasks,
         });

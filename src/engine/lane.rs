@@ -9,9 +9,11 @@ use tokio_util::sync::DropGuard;
 
 use super::committer::Committer;
 use super::fault::Fault;
+use super::kept::{Kept, KeptHere};
 use super::leases::Leases;
 use super::reader::Reader;
 use super::round::{FAULT_RETRY, Round};
+use super::sparing::Sparing;
 use super::tasks::Tasks;
 use super::ticket::Ticket;
 use crate::domain::ids::{Nonce, ResourceId};
@@ -31,6 +33,12 @@ pub(super) struct Shared {
     pub(super) reader: Reader,
     pub(super) leases: Leases,
     pub(super) tasks: Tasks,
+    /// What lanes remember beside records.
+    pub(super) kept: Kept,
+    /// Lines about etcd that does not answer.
+    pub(super) trouble: Sparing,
+    /// Lines about what cannot be trusted.
+    pub(super) corruption: Sparing,
     pub(super) _end: DropGuard,
 }
 
@@ -87,6 +95,7 @@ pub(super) struct Lane {
     queue: Mutex<Queue>,
     /// What is believed, and of which timeline. Taken by the lane while it is at work.
     belief: Mutex<Option<(Nonce, Standing)>>,
+    kept: KeptHere,
 }
 
 #[derive(Debug, Default)]
@@ -96,11 +105,12 @@ struct Queue {
 }
 
 impl Lane {
-    pub(super) fn new(resource: ResourceId) -> Self {
+    pub(super) fn new(resource: ResourceId, kept: &Kept) -> Self {
         Self {
             resource,
             queue: Mutex::default(),
             belief: Mutex::default(),
+            kept: kept.of_a_lane(),
         }
     }
 
@@ -126,6 +136,7 @@ impl Lane {
     pub(super) async fn drive(&self, shared: &Shared) {
         while let Some(tickets) = self.take(shared) {
             let belief = self.lock_belief().take();
+            self.kept.is_now(0);
             let timeline = shared.store.timeline().id;
             let standing = belief.and_then(|(of, standing)| (of == timeline).then_some(standing));
             let round = Round::new(&self.resource, shared, tickets, standing);
@@ -133,6 +144,7 @@ impl Lane {
             self.give_back(tickets);
             if let Some(mut standing) = standing {
                 standing.trim(KEPT_APART_MAX);
+                self.kept.is_now(standing.kept_apart_bytes());
                 *self.lock_belief() = Some((timeline, standing));
             }
         }

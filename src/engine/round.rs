@@ -285,7 +285,9 @@ impl<'a> Round<'a> {
             }
             Err(inconsistent) => {
                 let key = self.shared.store.key_of(self.resource);
-                error!(%key, %inconsistent, "a record and its reservation key do not fit together");
+                if let Some(unsaid) = self.shared.corruption.speak() {
+                    error!(%key, %inconsistent, unsaid, "a record and its reservation key do not fit together");
+                }
                 self.fail_all(&Fault::CorruptRecord);
                 Next::Done
             }
@@ -322,7 +324,9 @@ impl<'a> Round<'a> {
                 self.try_again().await
             }
             StoreError::NotApplied { reason, detail } if !self.unsettled => {
-                warn!(resource = %self.resource, ?reason, detail, "etcd did not take a request");
+                if let Some(unsaid) = self.shared.trouble.speak() {
+                    warn!(resource = %self.resource, ?reason, detail, unsaid, "etcd did not take a request");
+                }
                 self.fail_all(&Fault::StoreUnavailable {
                     retry_after: FAULT_RETRY,
                 });
@@ -330,12 +334,16 @@ impl<'a> Round<'a> {
             }
             StoreError::NotApplied { .. } => self.try_again().await,
             StoreError::Indeterminate { detail } => {
-                warn!(resource = %self.resource, detail, "a commit's outcome is unknown; settling it");
+                if let Some(unsaid) = self.shared.trouble.speak() {
+                    warn!(resource = %self.resource, detail, unsaid, "a commit's outcome is unknown; settling it");
+                }
                 self.unsettled = true;
                 self.try_again().await
             }
             StoreError::Corrupt { key, reason } => {
-                error!(key, reason, "a record cannot be trusted");
+                if let Some(unsaid) = self.shared.corruption.speak() {
+                    error!(key, reason, unsaid, "a record cannot be trusted");
+                }
                 self.fail_all(&Fault::CorruptRecord);
                 Next::Done
             }
