@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::Uri;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 use super::{AdminSocket, LogFormat};
@@ -128,8 +129,10 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {
 }
 
 pub(super) fn log_level(text: &str) -> Result<String, String> {
+    // A bare word is read as the name of a module if it is no level, and a slip of the pen would be silence.
+    let slip = |part: &str| !part.contains('=') && part.trim().parse::<LevelFilter>().is_err();
     match EnvFilter::builder().parse(text) {
-        Ok(_) if !text.trim().is_empty() => Ok(text.to_owned()),
+        Ok(_) if !text.split(',').any(slip) => Ok(text.to_owned()),
         Ok(_) | Err(_) => Err(format!(
             "is {text:?}; give error, warn, info, debug or trace, or directives such as fencepost=debug,info"
         )),
@@ -215,6 +218,24 @@ mod tests {
             ("unix:///x", "give http://"),
         ] {
             assert!(endpoints(bad).unwrap_err().contains(why), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_level_that_is_misspelled_is_told_instead_of_silencing_the_log() {
+        for fine in ["info", "WARN", "off", "fencepost=debug,info", "h2=warn"] {
+            assert!(log_level(fine).is_ok(), "{fine}");
+        }
+        for bad in [
+            "",
+            " ",
+            "inof",
+            "info,",
+            "fencepost",
+            "a=b",
+            "debug,fencepots",
+        ] {
+            assert!(log_level(bad).is_err(), "{bad:?}");
         }
     }
 
