@@ -12,10 +12,12 @@ use uuid::Uuid;
 use super::clock::Boottime;
 use super::committer::Committer;
 use super::fault::Fault;
+use super::kept::Kept;
 use super::lane::Shared;
 use super::lanes::Lanes;
 use super::leases::Leases;
 use super::reader::Reader;
+use super::sparing::Sparing;
 use super::tasks::Tasks;
 use super::ticket::{Progress, Ticket, UNKNOWN_RETRY, within};
 use crate::domain::decision::{Decision, Grant, IncidentId, Snapshot};
@@ -99,6 +101,9 @@ impl Engine {
             reader: Reader::start(store.clone(), tasks.clone()),
             leases: Leases::start(store.clone(), &tasks),
             store,
+            kept: Kept::default(),
+            trouble: Sparing::default(),
+            corruption: Sparing::default(),
             tasks: tasks.clone(),
         });
         let lanes = Arc::new(Lanes::new(Arc::clone(&shared), options.lanes_max));

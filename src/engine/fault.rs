@@ -52,7 +52,7 @@ pub enum Fault {
     },
     /// A stored record is foreign or damaged; nothing was done.
     #[error(
-        "the stored record of this resource cannot be trusted; the log of the sidecar names its key"
+        "what is stored for this resource, or the timeline of all, cannot be trusted; nothing was done, and the log of the sidecar names the key"
     )]
     CorruptRecord,
 }

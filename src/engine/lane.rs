@@ -7,9 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::committer::Committer;
 use super::fault::Fault;
+use super::kept::{Kept, KeptHere};
 use super::leases::Leases;
 use super::reader::Reader;
 use super::round::{FAULT_RETRY, Round};
+use super::sparing::Sparing;
 use super::tasks::Tasks;
 use super::ticket::Ticket;
 use crate::domain::ids::ResourceId;
@@ -30,6 +32,12 @@ pub(super) struct Shared {
     pub(super) reader: Reader,
     pub(super) leases: Leases,
     pub(super) tasks: Tasks,
+    /// What lanes remember beside records.
+    pub(super) kept: Kept,
+    /// Lines about etcd that does not answer.
+    pub(super) trouble: Sparing,
+    /// Lines about what cannot be trusted.
+    pub(super) corruption: Sparing,
 }
 
 /// What became of a request that was added to a lane.
@@ -100,6 +108,7 @@ pub(super) struct Lane {
     queue: Mutex<Queue>,
     /// Taken by the lane while it is at work.
     belief: Mutex<Option<Belief>>,
+    kept: KeptHere,
 }
 
 #[derive(Debug, Default)]
@@ -109,11 +118,12 @@ struct Queue {
 }
 
 impl Lane {
-    pub(super) fn new(resource: ResourceId) -> Self {
+    pub(super) fn new(resource: ResourceId, kept: &Kept) -> Self {
         Self {
             resource,
             queue: Mutex::default(),
             belief: Mutex::default(),
+            kept: kept.of_a_lane(),
         }
     }
 
@@ -143,11 +153,13 @@ impl Lane {
     pub(super) async fn drive(&self, shared: &Shared) {
         while let Some(tickets) = self.take(shared) {
             let belief = self.lock_belief().take();
+            self.kept.is_now(0);
             let round = Round::new(&self.resource, shared, tickets, belief);
             let (tickets, belief) = round.settle().await;
             self.give_back(tickets);
             if let Some(mut belief) = belief {
                 belief.standing.trim(KEPT_APART_BYTES_MAX);
+                self.kept.is_now(belief.standing.kept_apart_bytes());
                 *self.lock_belief() = Some(belief);
             }
             // A lane that answers everything from memory never waits; others want to run too.

@@ -31,11 +31,14 @@ impl Lanes {
     pub(super) fn submit(&self, resource: &ResourceId, ticket: Ticket) {
         // Held while the ticket is queued: a lane cannot be forgotten between being found and being at work.
         let mut known = self.lock();
-        let lane = match known.get(resource) {
-            Some(lane) => Arc::clone(lane),
+        let lane = match known.get(resource).map(Arc::clone) {
+            Some(lane) => {
+                self.make_room(&mut known, 1);
+                lane
+            }
             None => {
-                self.make_room(&mut known);
-                let lane = Arc::new(Lane::new(resource.clone()));
+                self.make_room(&mut known, 0);
+                let lane = Arc::new(Lane::new(resource.clone(), &self.shared.kept));
                 known.put(resource.clone(), Arc::clone(&lane));
                 lane
             }
@@ -52,10 +55,13 @@ impl Lanes {
         }
     }
 
-    fn make_room(&self, known: &mut LruCache<ResourceId, Arc<Lane>>) {
+    /// Forgets lanes until there is room for one more, and what all remember is within its limit. The youngest `spared` stay.
+    fn make_room(&self, known: &mut LruCache<ResourceId, Arc<Lane>>, spared: usize) {
         // Lanes at work go to the young end; there are at most as many as calls under way.
-        let mut looked_at = known.len();
-        while known.len() >= self.most.get() && looked_at > 0 {
+        let mut looked_at = known.len().saturating_sub(spared);
+        while (known.len() - spared >= self.most.get() || self.shared.kept.too_much())
+            && looked_at > 0
+        {
             looked_at -= 1;
             let Some((resource, lane)) = known.pop_lru() else {
                 return;

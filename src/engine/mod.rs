@@ -5,12 +5,14 @@ mod committer;
 pub mod facade;
 pub mod fault;
 mod holding;
+mod kept;
 mod lane;
 mod lanes;
 mod leases;
 mod pace;
 mod reader;
 mod round;
+mod sparing;
 mod tasks;
 mod ticket;
 

@@ -227,7 +227,9 @@ impl<'a> Round<'a> {
             // Somebody withdrew since the fold began: it has to be folded without that request.
             return Next::Again;
         }
-        let looked_for: Vec<_> = absent.into_iter().collect();
+        // What leaves the record must find its key free: a value that somebody else put there is never overwritten.
+        let looked_for = absent.into_iter().chain(write.leaving.clone());
+        let looked_for: Vec<_> = looked_for.collect::<BTreeSet<_>>().into_iter().collect();
         let commit = Commit {
             resource: self.resource.clone(),
             seen,
@@ -316,7 +318,9 @@ impl<'a> Round<'a> {
             }
             Err(inconsistent) => {
                 let key = self.shared.store.key_of(self.resource);
-                error!(%key, %inconsistent, "a record and its reservation key do not fit together");
+                if let Some(unsaid) = self.shared.corruption.speak() {
+                    error!(%key, %inconsistent, unsaid, "a record and its reservation key do not fit together");
+                }
                 self.fail_all(&Fault::CorruptRecord);
                 Next::Done
             }
@@ -346,7 +350,9 @@ impl<'a> Round<'a> {
                 self.try_again().await
             }
             StoreError::NotApplied { reason, detail } if !self.unsettled => {
-                warn!(resource = %self.resource, ?reason, detail, "etcd did not take a request");
+                if let Some(unsaid) = self.shared.trouble.speak() {
+                    warn!(resource = %self.resource, ?reason, detail, unsaid, "etcd did not take a request");
+                }
                 self.fail_all(&Fault::StoreUnavailable {
                     retry_after: FAULT_RETRY,
                 });
@@ -354,12 +360,16 @@ impl<'a> Round<'a> {
             }
             StoreError::NotApplied { .. } => self.try_again().await,
             StoreError::Indeterminate { detail } => {
-                warn!(resource = %self.resource, detail, "a commit's outcome is unknown; settling it");
+                if let Some(unsaid) = self.shared.trouble.speak() {
+                    warn!(resource = %self.resource, detail, unsaid, "a commit's outcome is unknown; settling it");
+                }
                 self.unsettled = true;
                 self.try_again().await
             }
             StoreError::Corrupt { key, reason } => {
-                error!(key, reason, "a record cannot be trusted");
+                if let Some(unsaid) = self.shared.corruption.speak() {
+                    error!(key, reason, unsaid, "a record cannot be trusted");
+                }
                 self.fail_all(&Fault::CorruptRecord);
                 Next::Done
             }

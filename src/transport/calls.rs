@@ -63,7 +63,15 @@ impl Calls {
         origin: &Origin,
     ) -> Result<pb::TransitionResponse, Fault> {
         let ask = if ask::digests_slowly(&request) {
-            let reading = tokio::task::spawn_blocking(move || ask::transition(request));
+            let turn = Arc::clone(&origin.slow_digests).acquire_owned();
+            let turn = tokio::time::timeout(origin.caller.deadline.left(), turn).await;
+            let turn = turn.map_err(|_| Fault::DeadlinePassed)?;
+            let reading = tokio::task::spawn_blocking(move || {
+                let read = ask::transition(request);
+                // Kept to the end, also if the caller has gone.
+                drop(turn);
+                read
+            });
             // The reader does not panic; a runtime that ends drops it.
             reading.await.map_err(|_| Fault::Stopping {
                 retry_after: NOT_READY_RETRY_AFTER,
@@ -150,5 +158,55 @@ impl Calls {
             .incidents(page.after.clone(), page.to_read(), origin.caller)
             .await?;
         Ok(page.answer(found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::super::door::Peer;
+    use super::*;
+    use crate::engine::{Boottime, Caller};
+
+    #[tokio::test]
+    async fn a_large_content_waits_for_its_turn_no_longer_than_its_deadline() {
+        let calls = Calls {
+            engine: EngineSlot::default(),
+            suspects: Suspects::default(),
+        };
+        let ask = |bytes: usize, turns: usize| {
+            let mut json = vec![b' '; bytes];
+            json.push(b'1');
+            let intent = pb::Intent {
+                operation_id: "pay".to_owned(),
+                content: Some(pb::intent::Content::Json(json.into())),
+                ..Default::default()
+            };
+            let request = pb::TransitionRequest {
+                resource: Some(pb::Resource {
+                    kind: "order".to_owned(),
+                    id: "1".to_owned(),
+                }),
+                intent: Some(intent),
+                ..Default::default()
+            };
+            let arrived = Boottime::now();
+            let deadline = arrived.plus(Duration::from_millis(50));
+            let origin = Origin {
+                caller: Caller { arrived, deadline },
+                peer: Peer::unix(),
+                slow_digests: Arc::new(Semaphore::new(turns)),
+            };
+            let calls = calls.clone();
+            async move { calls.transition(request, &origin).await }
+        };
+        // Without an engine, what was read is told that there is none yet.
+        let read = Fault::StoreUnavailable {
+            retry_after: NOT_READY_RETRY_AFTER,
+        };
+        assert_eq!(ask(1_000_000, 0).await, Err(Fault::DeadlinePassed));
+        assert_eq!(ask(1_000, 0).await, Err(read.clone()));
+        assert_eq!(ask(100_000, 1).await, Err(read));
     }
 }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap};
-use http::{Request, Response, StatusCode};
+use http::header::{CONTENT_TYPE, HeaderMap, ORIGIN};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
 use tonic::body::Body;
@@ -14,10 +14,12 @@ use tonic::server::NamedService;
 use tonic::service::Routes;
 use tower::{Service, ServiceExt as _};
 
+use crate::engine::Fault;
 use crate::proto::v1::coordination_service_server::CoordinationServiceServer;
 use crate::proto::v1::operator_service_server::OperatorServiceServer;
 
 use super::calls::{Calls, EngineSlot};
+use super::convert::refused;
 use super::gate::{Gate, Terms};
 use super::grpc::Grpc;
 use super::json::Json;
@@ -83,8 +85,12 @@ impl Door {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        if request.headers().contains_key(ORIGIN) {
+            return from_a_browser();
+        }
         let ours = method_of::<CoordinationServiceServer<Grpc>>(request.uri().path());
         match (ours, is_grpc(request.headers())) {
+            (_, true) if request.method() != Method::POST => no_post(),
             (Some(_), true) => gated(&self.gate, self.grpc, request, &peer).await,
             (Some(method), false) => {
                 let method = method.to_owned();
@@ -150,6 +156,9 @@ where
         Ok(admitted) => admitted,
         Err(fault) => return status::of(&fault).into_http(),
     };
+    if let Err(fault) = one_message(&admitted.message) {
+        return status::of(&fault).into_http();
+    }
     let whole = Body::new(Full::new(admitted.message.clone()));
     let mut request = Request::from_parts(admitted.parts.clone(), whole);
     request.extensions_mut().insert(admitted.origin.clone());
@@ -160,6 +169,18 @@ where
     // The place is held until the call is answered.
     drop(admitted);
     answer
+}
+
+/// The library reads the first message and would pass over whatever follows it.
+fn one_message(body: &[u8]) -> Result<(), Fault> {
+    let Some(([_flag, length @ ..], message)) = body.split_first_chunk::<GRPC_FRAME_BYTES>() else {
+        return Err(refused("body", "is too short to hold a message"));
+    };
+    if usize::try_from(u32::from_be_bytes(*length)) != Ok(message.len()) {
+        let why = "must be one message, of exactly the length that stands before it";
+        return Err(refused("body", why));
+    }
+    Ok(())
 }
 
 async fn beside<B>(routes: Routes, request: Request<B>) -> Response<Body>
@@ -188,10 +209,29 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     kind.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';']))
 }
 
+/// Browsers put an `Origin` on every call that is not a plain fetch of a page; programs do not. It is refused before anything
+/// else is looked at: a web page reaches loopback too, and one whose name was made to lead here (DNS rebinding) needs no
+/// leave of ours to read the answers. The name under which a caller reached us is not looked at: stubs set it freely.
+fn from_a_browser() -> Response<Body> {
+    let text = "requests of web pages (with an Origin header) are refused; call from a program\n";
+    plain(StatusCode::FORBIDDEN, text)
+}
+
+fn no_post() -> Response<Body> {
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "a gRPC call is a POST\n");
+    let headers = response.headers_mut();
+    headers.insert(http::header::ALLOW, http::HeaderValue::from_static("POST"));
+    response
+}
+
 fn nothing_here() -> Response<Body> {
     let text = "nothing is here; gRPC is served, and JSON at POST /fencepost.v1.CoordinationService/<Method>\n";
+    plain(StatusCode::NOT_FOUND, text)
+}
+
+fn plain(code: StatusCode, text: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::new(Full::from(text)));
-    *response.status_mut() = StatusCode::NOT_FOUND;
+    *response.status_mut() = code;
     response.headers_mut().insert(
         CONTENT_TYPE,
         http::HeaderValue::from_static("text/plain; charset=utf-8"),

@@ -1,14 +1,15 @@
 //! What every call passes first: the clock is read, room is taken, and the message is read whole within the deadline and the
 //! size limit. A caller that sends slowly holds its place no longer than its own deadline.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::request::{Parts, Request};
 use http_body::Body;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +20,10 @@ use super::door::Peer;
 
 /// Most calls under way at once. Over it a call is turned away at once: a queue would only hide that there is too much.
 pub(super) const CALLS_UNDER_WAY_MAX: u32 = 4096;
+/// Most bytes of messages held at once, those still being read included. The calls alone would bound them only by gigabytes.
+pub(super) const BYTES_HELD_MAX: u32 = 64 * 1024 * 1024;
+/// Contents digested at once on threads of their own: each takes memory many times its size while it is read.
+const SLOW_DIGESTS_MAX: usize = 2;
 /// When to ask again after there was no room.
 const OVERLOADED_RETRY_AFTER: Duration = Duration::from_millis(100);
 /// When to ask again a sidecar that is going down: another one should be there by then.
@@ -28,6 +33,8 @@ const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Gate {
     room: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
+    slow_digests: Arc<Semaphore>,
     stopping: CancellationToken,
 }
 
@@ -36,6 +43,8 @@ pub struct Gate {
 pub(super) struct Origin {
     pub(super) caller: Caller,
     pub(super) peer: Peer,
+    /// Taken while a large content is digested.
+    pub(super) slow_digests: Arc<Semaphore>,
 }
 
 /// A call that may go on. Dropping it gives back its place.
@@ -44,6 +53,7 @@ pub(super) struct Admitted {
     pub(super) message: Bytes,
     pub(super) origin: Origin,
     _place: OwnedSemaphorePermit,
+    _bytes: Option<OwnedSemaphorePermit>,
 }
 
 /// What a door takes.
@@ -58,6 +68,10 @@ impl Default for Gate {
             room: Arc::new(Semaphore::new(
                 usize::try_from(CALLS_UNDER_WAY_MAX).unwrap_or(Semaphore::MAX_PERMITS),
             )),
+            bytes: Arc::new(Semaphore::new(
+                usize::try_from(BYTES_HELD_MAX).unwrap_or(Semaphore::MAX_PERMITS),
+            )),
+            slow_digests: Arc::new(Semaphore::new(SLOW_DIGESTS_MAX)),
             stopping: CancellationToken::new(),
         }
     }
@@ -83,15 +97,15 @@ impl Gate {
         terms: Terms,
     ) -> Result<Admitted, Fault>
     where
-        B: Body,
+        B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let arrived = Boottime::now();
         let place = self.take_place()?;
         let deadline = arrived.plus((terms.timeout)(request.headers())?);
         let (parts, body) = request.into_parts();
-        let reading = tokio::time::timeout(deadline.left(), whole(body, terms.bytes_max));
-        let message = reading.await.map_err(|_| Fault::DeadlinePassed)??;
+        let reading = tokio::time::timeout(deadline.left(), self.whole(body, terms.bytes_max));
+        let (message, bytes) = reading.await.map_err(|_| Fault::DeadlinePassed)??;
         if deadline.left().is_zero() {
             return Err(Fault::DeadlinePassed);
         }
@@ -101,8 +115,10 @@ impl Gate {
             origin: Origin {
                 caller: Caller { arrived, deadline },
                 peer: peer.clone(),
+                slow_digests: Arc::clone(&self.slow_digests),
             },
             _place: place,
+            _bytes: bytes,
         })
     }
 
@@ -114,29 +130,55 @@ impl Gate {
         }
         Arc::clone(&self.room)
             .try_acquire_owned()
-            .map_err(|_| Fault::Overloaded {
-                retry_after: OVERLOADED_RETRY_AFTER,
-            })
+            .map_err(|_| overloaded())
+    }
+
+    /// Reads a message whole. Each part is counted before it is kept.
+    async fn whole<B>(
+        &self,
+        body: B,
+        bytes_max: usize,
+    ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Fault>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let too_large = || Fault::LimitMet {
+            what: "the message has too many bytes",
+            limit: bytes_max,
+        };
+        // A length that is announced need not be waited for.
+        if usize::try_from(body.size_hint().lower()).map_or(true, |bytes| bytes > bytes_max) {
+            return Err(too_large());
+        }
+        let mut body = pin!(body);
+        let mut message = BytesMut::new();
+        let mut held: Option<OwnedSemaphorePermit> = None;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| refused("body", "ended before it was complete"))?;
+            let Ok(part) = frame.into_data() else {
+                continue;
+            };
+            if part.len() > bytes_max - message.len() {
+                return Err(too_large());
+            }
+            let bytes = u32::try_from(part.len()).map_err(|_| too_large())?;
+            let more = Arc::clone(&self.bytes)
+                .try_acquire_many_owned(bytes)
+                .map_err(|_| overloaded())?;
+            match held.as_mut() {
+                Some(held) => held.merge(more),
+                None => held = Some(more),
+            }
+            message.extend_from_slice(&part);
+        }
+        Ok((message.freeze(), held))
     }
 }
 
-async fn whole<B>(body: B, bytes_max: usize) -> Result<Bytes, Fault>
-where
-    B: Body,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let too_large = || Fault::LimitMet {
-        what: "the message has too many bytes",
-        limit: bytes_max,
-    };
-    // A length that is announced need not be waited for.
-    if usize::try_from(body.size_hint().lower()).map_or(true, |bytes| bytes > bytes_max) {
-        return Err(too_large());
-    }
-    match Limited::new(body, bytes_max).collect().await {
-        Ok(read) => Ok(read.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(_) => Err(refused("body", "ended before it was complete")),
+fn overloaded() -> Fault {
+    Fault::Overloaded {
+        retry_after: OVERLOADED_RETRY_AFTER,
     }
 }
 
@@ -173,6 +215,27 @@ mod tests {
         assert!(matches!(full, Some(Fault::Overloaded { .. })), "{full:?}");
         inside.pop();
         assert!(admitted(&gate, "").await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn more_bytes_than_may_be_held_are_turned_away_and_those_given_back_are_taken_again() {
+        const PART: usize = 1024 * 1024;
+        let gate = Gate::default();
+        let body = || Request::new(Full::from(vec![0; PART]));
+        let terms = || Terms {
+            bytes_max: PART,
+            ..TERMS
+        };
+        let mut inside = Vec::new();
+        for _ in 0..usize::try_from(BYTES_HELD_MAX).unwrap() / PART {
+            let call = gate.admit(body(), &Peer::unix(), terms()).await;
+            inside.push(call.ok().unwrap());
+        }
+        let full = gate.admit(body(), &Peer::unix(), terms()).await.err();
+        assert!(matches!(full, Some(Fault::Overloaded { .. })), "{full:?}");
+        assert!(admitted(&gate, "").await.is_ok());
+        inside.pop();
+        assert!(gate.admit(body(), &Peer::unix(), terms()).await.is_ok());
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fencepost::domain::decision::{Layer, Rule, Verdict};
-use fencepost::engine::OperationState;
+use fencepost::engine::{Fault, OperationState};
 use futures_util::future::join_all;
 
 use crate::support::ask::{Ask, ask, body, create, fresh_resource, reserve};
@@ -41,6 +41,29 @@ async fn push_out(sidecar: &Sidecar, resource: &fencepost::domain::ids::Resource
             .iter()
             .all(|verdict| *verdict == Verdict::Applied)
     );
+}
+
+// A value that somebody else put where an operation is to go is reported, also by the first operation of all, and stays.
+async fn a_foreign_value_at_an_operations_key_is_never_overwritten(backend: Backend) {
+    let sidecars = backend.sidecars().await;
+    let resource = fresh_resource();
+    let large = |operation: &str| ask(&resource, operation).result("x".repeat(LARGE_BYTES));
+    let other = fresh_resource();
+    let id = resource.id();
+    let mine = format!("{}o/{}/{id}/mine", backend.prefix(), resource.kind());
+    let mut raw = backend.raw().await;
+    raw.put(mine.clone(), "foreign", None).await.unwrap();
+    for sidecar in &sidecars {
+        let refused = sidecar.try_transition(&large("mine")).await;
+        assert_eq!(refused, Err(Fault::CorruptRecord));
+        // Nothing of it was done, and nobody else is in its way.
+        assert_eq!(sidecar.inspect(&resource).await.revision, None);
+    }
+    applied(&sidecars[0].transition(&create(&other, "open")).await);
+    let another = sidecars[1].transition(&large("another")).await;
+    judged(&another, Verdict::Applied, Layer::Result, Rule::RanOnce);
+    let kept = raw.get(mine, None).await.unwrap();
+    assert_eq!(kept.kvs()[0].value(), b"foreign");
 }
 
 async fn hundreds_of_operations_on_one_resource_are_all_replayed(backend: Backend) {
@@ -223,6 +246,7 @@ async fn a_conflict_with_an_operation_that_moved_out_is_reported_once(backend: B
 }
 
 engines! {
+    a_foreign_value_at_an_operations_key_is_never_overwritten,
     a_sidecar_that_knows_nothing_finds_an_operation_that_moved_out,
     hundreds_of_operations_on_one_resource_are_all_replayed,
     large_results_leave_the_record_at_once_and_are_replayed_whole,

@@ -12,3 +12,4 @@ mod etcd;
 mod json;
 mod lifecycle;
 mod sidecar;
+mod strangers;

@@ -123,6 +123,8 @@ impl<'a> Reader<'a> {
         self.enter()?;
         let mut elements = Vec::new();
         if !self.closes(b']') {
+            // A text may be nothing but arrays of one: the room for four that a vector begins with would add up.
+            elements.reserve_exact(1);
             loop {
                 elements.push(self.value()?);
                 if self.closes(b']') {
@@ -139,6 +141,7 @@ impl<'a> Reader<'a> {
         self.enter()?;
         let mut members = Vec::new();
         if !self.closes(b'}') {
+            members.reserve_exact(1);
             loop {
                 members.push(self.member()?);
                 if self.closes(b'}') {

@@ -32,6 +32,8 @@ pub struct RecordWrite {
     pub reservation: ReservationChange,
     /// Operations for keys of their own.
     pub operations: Vec<Operation>,
+    /// Those of the operations that leave the record with this commit. Whatever is found at their keys is not of our making.
+    pub leaving: Vec<OperationId>,
     /// Incidents, each written unless it is there.
     pub incidents: Vec<Incident>,
 }
@@ -47,12 +49,16 @@ impl Fold<'_> {
         if !self.writes() {
             return None;
         }
+        // Those that have keys of their own already are only written anew.
+        let apart: BTreeSet<_> = self.moved_out.keys().cloned().collect();
         if self.changed {
             self.spill();
         }
+        let leaving = self.moved_out.keys().filter(|id| !apart.contains(id));
         Some(RecordWrite {
             record: self.changed.then_some(self.record),
             reservation: self.reservation,
+            leaving: leaving.cloned().collect(),
             operations: self.moved_out.into_values().collect(),
             incidents: self.incidents,
         })

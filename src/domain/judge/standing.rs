@@ -104,6 +104,11 @@ impl Standing {
         }
     }
 
+    /// How many bytes the operations kept apart take, about.
+    pub fn kept_apart_bytes(&self) -> usize {
+        self.kept_apart.values().map(Operation::size).sum()
+    }
+
     /// The last change.
     pub fn revision(&self) -> Option<Revision> {
         self.revision
