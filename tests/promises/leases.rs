@@ -174,6 +174,32 @@ async fn a_grant_that_took_longer_than_its_lease_lasts_is_fenced(backend: Backen
     judged(&late.decision, Verdict::Fenced, Layer::Fence, Rule::Lost);
 }
 
+async fn a_lease_that_was_long_on_its_way_promises_no_more_than_it_has_left(backend: Backend) {
+    let (one, plan) = backend.faulty_within(PATIENT_CALL).await;
+    let two = backend.sidecar().await;
+    let warm = reserve_for(&fresh_resource(), SHORTEST_SECONDS);
+    // Its own lease comes at once; those that are granted ahead after it are old when they come.
+    let delay = Duration::from_secs(warm.ttl.lease_seconds().into()) - SHORTEST / 3;
+    let own = plan
+        .when(Rpc::LeaseGrant)
+        .then(Action::SlowReply(Duration::ZERO));
+    let ahead = plan
+        .when(Rpc::LeaseGrant)
+        .times(4)
+        .then(Action::SlowReply(delay));
+    one.hold(&warm).await;
+    own.met().await;
+    ahead.met().await;
+    tokio::time::sleep(delay + SHORTEST / 10).await;
+    ahead.lift();
+    let resource = fresh_resource();
+    let free = tokio::spawn(freed(two, resource.clone()));
+    let sent = Instant::now();
+    let grant = one.hold(&reserve_for(&resource, SHORTEST_SECONDS)).await;
+    let lived = free.await.unwrap() - sent;
+    assert!(lived >= grant.safe_for, "{lived:?} < {:?}", grant.safe_for);
+}
+
 async fn a_renewal_whose_deadline_passes_on_the_way_is_not_said_to_be_undone(backend: Backend) {
     let (one, plan) = backend.faulty_within(PATIENT_CALL).await;
     let grant = one.hold(&reserve(&fresh_resource())).await;
@@ -215,6 +241,7 @@ async fn a_renewal_that_a_release_overtook_is_not_acknowledged(backend: Backend)
 }
 
 engines! {
+    a_lease_that_was_long_on_its_way_promises_no_more_than_it_has_left,
     a_grant_that_took_longer_than_its_lease_lasts_is_fenced,
     a_renewal_whose_deadline_passes_on_the_way_is_not_said_to_be_undone,
     a_renewal_that_a_release_overtook_is_not_acknowledged,
