@@ -349,7 +349,12 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| rounds whose end is remembered | the last and {PAST_ROUNDS_MAX} before it |",
         "| requests folded into one commit | {FOLD_REQUESTS_MAX} |",
         "| requests waiting in one lane | {LANE_QUEUE_MAX} |",
-        "| resources remembered between calls | {LANES_DEFAULT} |",
+        "| resources remembered between calls | {LANES_DEFAULT}, each with {KEPT_APART_BYTES_MAX/1024} KiB of operations \
+         from keys of their own, {KEPT_BYTES_MAX/1048576} MiB of these together |",
+        "| calls of several steps (Reserve, Renew, Release) under way, those included whose callers have left | {WORKS_MAX} |",
+        "| calls under way; bytes of their messages | {CALLS_UNDER_WAY_MAX}; {BYTES_HELD_MAX/1048576} MiB |",
+        "| contents over 64 KiB digested at once | {SLOW_DIGESTS_MAX} |",
+        "| log lines of one kind of trouble with etcd | {LINES_MAX} a second, the rest counted |",
     ];
     assert_eq!(rows, told.map(filled));
 }

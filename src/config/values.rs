@@ -130,7 +130,12 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {
 
 pub(super) fn log_level(text: &str) -> Result<String, String> {
     // A bare word is read as the name of a module if it is no level, and a slip of the pen would be silence.
-    let slip = |part: &str| !part.contains('=') && part.trim().parse::<LevelFilter>().is_err();
+    let known = |level: &str| level.trim().parse::<LevelFilter>().is_ok();
+    let slip = |part: &str| match part.rsplit_once('=') {
+        // The level of a module comes last; a span in brackets may hold further signs of equality.
+        Some((_, level)) => !known(level) && !part.ends_with(']'),
+        None => !known(part) || part.trim().is_empty(),
+    };
     match EnvFilter::builder().parse(text) {
         Ok(_) if !text.split(',').any(slip) => Ok(text.to_owned()),
         Ok(_) | Err(_) => Err(format!(

@@ -4,15 +4,31 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use tracing::info;
+use tracing::{info, warn};
+
+/// What a person is told beside the ready line.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Welcome {
+    /// Nothing.
+    None,
+    /// That nothing survives, and what to try.
+    Text,
+    /// That nothing survives, as a line of the log: a text would break a log of JSON lines.
+    Line,
+}
 
 /// Says that the sidecar is ready, and where. The line on standard output is for scripts: it comes once, whatever is logged.
-/// What a person is told beside it (`welcome`) would break a log of JSON lines.
-pub(super) fn ready(address: SocketAddr, admin: Option<&Path>, welcome: bool) {
+pub(super) fn ready(address: SocketAddr, admin: Option<&Path>, welcome: Welcome) {
     let admin_text = admin.map_or_else(|| "none".to_owned(), |path| path.display().to_string());
-    if welcome {
-        // Nobody may be reading; that is no reason not to serve.
-        let _ = std::io::stderr().write_all(dev(address).as_bytes());
+    match welcome {
+        Welcome::None => {}
+        Welcome::Text => {
+            // Nobody may be reading; that is no reason not to serve.
+            let _ = std::io::stderr().write_all(dev(address).as_bytes());
+        }
+        Welcome::Line => {
+            warn!("everything is kept in memory: nothing survives the end of this process");
+        }
     }
     info!(%address, admin_socket = %admin_text, version = env!("CARGO_PKG_VERSION"), "ready");
     let mut out = std::io::stdout();

@@ -95,7 +95,11 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     banner::ready(
         address,
         admin_path.as_deref(),
-        matches!(config.backend, Backend::Memory) && config.log.format == LogFormat::Text,
+        match (&config.backend, config.log.format) {
+            (Backend::Etcd(_), _) => banner::Welcome::None,
+            (Backend::Memory, LogFormat::Text) => banner::Welcome::Text,
+            (Backend::Memory, LogFormat::Json) => banner::Welcome::Line,
+        },
     );
 
     let signal = signals.next().await;

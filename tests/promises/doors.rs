@@ -728,7 +728,7 @@ engines! {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dev_says_that_nothing_survives_and_the_line_that_it_shows_works() {
     bounded(Box::pin(async {
-        let process = Process::dev(&["--log-level", "error", "--log-format", "json"]).await;
+        let process = Process::dev(&["--log-level", "error"]).await;
         let said = process.logs();
         assert!(said.contains("NOTHING SURVIVES"), "{said}");
         let (_, line) = said.split_once("by hand ").expect("a line for curl");
@@ -743,18 +743,24 @@ async fn dev_says_that_nothing_survives_and_the_line_that_it_shows_works() {
         let answer = tokio::task::spawn_blocking(curl).await.unwrap().stdout;
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         judged(&answer, "GRANTED");
-        let inspect = json!({"resource": order("1001")});
+        let inspect = json!({"resource": json!({"kind": "job", "id": "1"})});
         let found = Door::json(&process).ask("Inspect", &inspect).await;
         assert_eq!(
             found["snapshot"]["liveToken"],
             answer["reservation"]["token"]
         );
 
-        // The next one knows nothing of it.
+        // The next one knows nothing of it, and says so also where a text for people would be in the way.
         assert_eq!(process.terminate().await, 0);
-        let next = Process::dev(&[]).await;
+        let next = Process::dev(&["--log-format", "json"]).await;
+        let said = next.logs();
+        assert!(said.contains("nothing survives"), "{said}");
+        assert!(!said.contains("by hand"), "{said}");
         let found = Door::json(&next)
-            .ask("Inspect", &json!({"resource": order("1001")}))
+            .ask(
+                "Inspect",
+                &json!({"resource": json!({"kind": "job", "id": "1"})}),
+            )
             .await;
         assert_eq!(found["snapshot"].get("liveToken"), None, "{found}");
     }))
