@@ -412,3 +412,26 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
         }
     }
 }
+
+#[test]
+fn the_table_of_rules_is_that_of_the_code() {
+    let code = std::fs::read_to_string(root().join("src/domain/decision.rs")).unwrap();
+    let (_, names) = code.split_once("rule_names! {\n").unwrap();
+    let mut names: Vec<&str> = names
+        .lines()
+        .take_while(|line| *line != "}")
+        .map(|line| line.split('"').nth(1).unwrap())
+        .collect();
+    let architecture = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let (_, table) = architecture.split_once("## Rules\n").unwrap();
+    let (table, _) = table.split_once("\n## ").unwrap();
+    let mut told: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split_once(" |"))
+        .map(|(name, _)| name)
+        .filter(|name| *name != "rule" && !name.starts_with('-'))
+        .collect();
+    names.sort_unstable();
+    told.sort_unstable();
+    assert_eq!(told, names);
+}

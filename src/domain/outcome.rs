@@ -1,6 +1,7 @@
 //! The result of a side effect, as it is stored and replayed.
 
 use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
 
 use super::invalid::Invalid;
 
@@ -92,6 +93,24 @@ impl StoredResult {
     /// Whether it says nothing at all.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// A hash that tells it from every other result.
+    pub fn fingerprint(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        let mut part = |bytes: &[u8]| {
+            // Lengths keep ("ab", "c") and ("a", "bc") apart.
+            hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hash.update(bytes);
+        };
+        part(&self.body);
+        part(&self.code.to_be_bytes());
+        part(self.content_type.as_bytes());
+        for (name, value) in &self.headers {
+            part(name.as_bytes());
+            part(value.as_bytes());
+        }
+        hash.finalize().into()
     }
 
     /// How many bytes it takes, about.

@@ -181,7 +181,9 @@ impl Fold<'_> {
         let evidence = ask.result.clone().filter(|result| !result.is_empty())?;
         let round = ask.reservation.as_ref()?.round();
         let operation = &ask.intent.operation;
-        let id = Incident::id_of(self.resource, operation, verdict, rule, round.as_bytes());
+        // Another result of the same round is another piece of evidence.
+        let distinct = [&round.as_bytes()[..], &evidence.fingerprint()[..]].concat();
+        let id = Incident::id_of(self.resource, operation, verdict, rule, &distinct);
         self.incident(Incident {
             id: id.clone(),
             resource: self.resource.clone(),

@@ -93,6 +93,19 @@ fn a_result_of_a_round_that_is_over_is_kept_for_each_round_and_never_applied() {
 }
 
 #[test]
+fn each_different_result_of_a_round_that_is_over_is_kept_once() {
+    let mut play = Play::new();
+    let (id, _) = play.hold(1);
+    play.expire();
+    for (body, written) in [("ran", 1), ("ran again", 2), ("ran", 2), ("ran again", 2)] {
+        let late = play.send(&once("op").under(&id).saying(body));
+        assert_eq!(verdict(&late), (Verdict::Fenced, Rule::Lost));
+        kept(&play, &late, body);
+        assert_eq!(play.incidents.len(), written);
+    }
+}
+
+#[test]
 fn a_result_for_what_was_finished_without_the_round_is_kept() {
     let mut play = Play::new();
     let (id, _) = play.hold(1);
