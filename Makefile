@@ -33,4 +33,4 @@ test:
 bench:
 	@scripts/need.sh bench
 	cargo build --locked --release -p fencepost -p fencepost-bench
-	target/release/fencepost-bench $(ARGS)
+	cargo run --locked --release -p fencepost-bench -- $(ARGS)

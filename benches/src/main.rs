@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
+use tokio::signal::unix::{SignalKind, signal};
 
 use drive::Span;
 use pair::Effort;
@@ -131,12 +132,22 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .expect("a runtime can be started");
-    match runtime.block_on(measure(&arguments)) {
+    match runtime.block_on(measure_unless_told_to_stop(&arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Told to stop, it still ends what it started and removes what it wrote.
+async fn measure_unless_told_to_stop(arguments: &Arguments) -> Outcome<()> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    tokio::select! {
+        measured = measure(arguments) => measured,
+        _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+        _ = terminated.recv() => Err("told to stop".into()),
     }
 }
 

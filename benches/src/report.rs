@@ -79,6 +79,12 @@ impl Line {
         line
     }
 
+    /// Where a call of one is not a call of the other, their latencies say nothing beside each other.
+    pub(crate) fn without_latency(mut self) -> Self {
+        self.latency_us = None;
+        self
+    }
+
     /// The median latency, ours ÷ the peer's.
     pub(crate) fn median_latency(
         row: &'static str,

@@ -1,5 +1,7 @@
 //! By hand on etcd, with etcd-client.
 
+use std::time::Duration;
+
 use etcd_client::{
     Client, Compare, CompareOp, KvClient, LeaseClient, PutOptions, Txn, TxnOp, TxnOpResponse,
     TxnResponse,
@@ -11,6 +13,9 @@ use crate::work::{self, DIGEST, Fresh, Walk};
 
 /// How long a lock lives unless it is kept alive, in seconds.
 const LOCK_SECONDS: i64 = 30;
+/// The first and the longest bound of a pause between tries, in microseconds.
+const BACKOFF_MICROS: u64 = 1_000;
+const BACKOFF_MICROS_MAX: u64 = 128_000;
 
 /// Connections of one application, shared by its callers.
 #[derive(Clone)]
@@ -56,6 +61,7 @@ impl Connections {
         callers: usize,
         key: &str,
         fresh: &Fresh,
+        retry: Retry,
     ) -> Outcome<Vec<Noter>> {
         let key = self.key(key);
         let found = self.kv(0).get(key.clone(), None).await?;
@@ -66,6 +72,7 @@ impl Connections {
             prefix: self.prefix.clone(),
             fresh: fresh.clone(),
             seen,
+            retry,
         };
         Ok((0..callers).map(noter).collect())
     }
@@ -141,14 +148,37 @@ impl Caller for Mover {
     }
 }
 
-/// Adds an operation to the one key that all share. What the failure branch brings back is tried next, at once, as etcd's
-/// own transaction helper does.
+/// When a compare-and-swap that failed is tried again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Retry {
+    /// At once, as etcd's own transaction helper does.
+    AtOnce,
+    /// After a random pause whose bound doubles.
+    Backoff,
+}
+
+impl Retry {
+    async fn pause(self, failures: u32) {
+        match self {
+            Self::AtOnce => {}
+            Self::Backoff => {
+                let longest = (1 << failures.min(16)).min(BACKOFF_MICROS_MAX / BACKOFF_MICROS);
+                let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
+                let micros = random % (longest * BACKOFF_MICROS);
+                tokio::time::sleep(Duration::from_micros(micros)).await;
+            }
+        }
+    }
+}
+
+/// Adds an operation to the one key that all share. What the failure branch brings back is tried next.
 pub(crate) struct Noter {
     kv: KvClient,
     key: String,
     prefix: String,
     fresh: Fresh,
     seen: i64,
+    retry: Retry,
 }
 
 impl Caller for Noter {
@@ -156,6 +186,7 @@ impl Caller for Noter {
         let id = self.fresh.next();
         let operation = format!("{}op/hot/{id}", self.prefix);
         let result = stored(&work::result(&id, "note"));
+        let mut failures = 0;
         loop {
             let txn = Txn::new()
                 .when([
@@ -183,6 +214,8 @@ impl Caller for Noter {
                 return Err("a new operation was there already".into());
             }
             self.seen = state.kvs().first().map_or(0, |kv| kv.mod_revision());
+            failures += 1;
+            self.retry.pause(failures).await;
         }
     }
 }

@@ -66,8 +66,8 @@ impl Caller for Batcher {
             .resources
             .iter()
             .map(|resource| {
-                let record = format!("{}record/order/{resource}", self.prefix);
-                let reservation = format!("{}reservation/order/{resource}", self.prefix);
+                let record = format!("{}r/order/{resource}", self.prefix);
+                let reservation = format!("{}h/order/{resource}", self.prefix);
                 TxnOp::txn(
                     Txn::new()
                         .when([

@@ -106,15 +106,29 @@ async fn fill(bench: &Bench, stored: usize, lines: &mut Vec<Line>) -> Outcome<Fi
 }
 
 async fn bytes_of_whole_orders(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<()> {
+    let sizes = super::record_sizes(bench).await?;
+    let moves = MOVES.len();
+    let each = *sizes.last().ok_or("an order has moves")? as f64 / moves as f64;
+    let what = format!("bytes of the record for an operation, orders of {moves}");
+    push(lines, Line::once(ROW, what, "", each, None));
+    let each = *sizes.first().ok_or("an order has moves")? as f64;
+    let what = "bytes of the record for an operation that is alone";
+    push(lines, Line::once(ROW, what, "", each, None));
+
     let (etcd, sidecar, connections) = start(bench, "etcd-orders").await?;
     let before = bytes_in_use(&etcd).await?;
-    let times = ORDERS / FILLERS * MOVES.len();
+    let times = ORDERS / FILLERS * moves;
     let walk = Walk::new(&bench.fresh);
     run_through(connections.movers(FILLERS, &walk), times).await?;
-    let bytes = bytes_in_use(&etcd).await?.saturating_sub(before);
-    let each = bytes as f64 / (times * FILLERS) as f64;
-    let what = format!("etcd bytes for an operation, orders of {}", MOVES.len());
-    push(lines, Line::once(ROW, what, "", each, Some(BYTES)));
+    let mut tell = |how: &str, bytes: u64, bar| {
+        let each = bytes.saturating_sub(before) as f64 / (times * FILLERS) as f64;
+        let what = format!("etcd bytes for an operation, orders of {moves}, {how}");
+        push(lines, Line::once(ROW, what, "", each, bar));
+    };
+    tell("compacted", bytes_in_use(&etcd).await?, Some(BYTES));
+    // Old and new revisions share pages, and a page is given back only once it is empty.
+    etcd.client().await?.defragment().await?;
+    tell("defragmented", bytes_in_use(&etcd).await?, None);
     drop(sidecar);
     Ok(())
 }

@@ -1,8 +1,11 @@
 //! Moves per second.
 
+use std::time::Duration;
+
 use crate::child::cpu_of;
-use crate::drive::closed_loop;
+use crate::drive::{Caller, closed_loop};
 use crate::pair::in_turn;
+use crate::peers::by_etcd::Retry;
 use crate::peers::ceiling::{Batcher, MEMBERS};
 use crate::peers::{by_postgres, by_redis};
 use crate::report::{Bar, Line};
@@ -14,7 +17,7 @@ const CALLERS: [usize; 4] = [1, 8, 64, 256];
 /// The number of callers that the bars speak of.
 pub(super) const MANY: usize = 64;
 /// Batches under way at once at the ceiling.
-const BATCHES_UNDER_WAY: usize = 2;
+const BATCHES_UNDER_WAY: [usize; 2] = [1, 4];
 
 pub(super) async fn transition(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<()> {
     let walk = Walk::new(&bench.fresh);
@@ -28,36 +31,43 @@ pub(super) async fn transition(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<
         )
         .await?;
         let bar = (callers == MANY).then_some(Bar::AtLeast { bar: 3.0, aim: 6.0 });
-        let what = format!("Transition ÷ one etcd transaction a call, {callers} callers");
+        let s = if callers == 1 { "" } else { "s" };
+        let what = format!("Transition ÷ one etcd transaction a call, {callers} caller{s}");
         push(lines, Line::throughput("transition", what, &rounds, bar));
         if callers == MANY {
-            cpu_per_call(bench, &ours, &walk, lines).await?;
+            let [sidecar, etcd, callers] = [
+                ("the sidecar", bench.sidecar.process.pid()),
+                ("etcd", bench.etcd.process.pid()),
+                ("the callers", std::process::id()),
+            ];
+            let movers = ours.movers(MANY, &walk);
+            let all = [sidecar, etcd, callers];
+            cpu_per_call(bench, "one Transition", &all, movers, lines).await?;
+            let movers = peers.movers(MANY, &bench.fresh);
+            let all = [etcd, callers];
+            cpu_per_call(bench, "one etcd transaction", &all, movers, lines).await?;
         }
     }
     Ok(())
 }
 
-/// Who works how much for one Transition while 64 callers ask.
-async fn cpu_per_call(
+/// Who works how much for one call.
+async fn cpu_per_call<C: Caller>(
     bench: &Bench,
-    ours: &ours::Connections,
-    walk: &Walk,
+    call: &str,
+    who: &[(&str, u32)],
+    callers: Vec<C>,
     lines: &mut Vec<Line>,
 ) -> Outcome<()> {
-    let processes = [
-        ("the sidecar", bench.sidecar.process.pid()),
-        ("etcd", bench.etcd.process.pid()),
-        ("the callers", std::process::id()),
-    ];
-    let mut before = Vec::new();
-    for (_, pid) in processes {
-        before.push(cpu_of(pid)?);
-    }
-    let turn = closed_loop(bench.effort.span, ours.movers(MANY, walk)).await?;
-    for ((who, pid), before) in processes.into_iter().zip(before) {
-        let used = cpu_of(pid)?.saturating_sub(before);
-        let micros = used.as_secs_f64() * 1e6 / turn.calls as f64;
-        let what = format!("CPU for one Transition, {MANY} callers: {who}");
+    let used = || {
+        let used = who.iter().map(|(_, pid)| cpu_of(*pid));
+        used.collect::<Outcome<Vec<Duration>>>()
+    };
+    let before = used()?;
+    let turn = closed_loop(bench.effort.span, callers).await?;
+    for (((who, _), before), after) in who.iter().zip(before).zip(used()?) {
+        let micros = after.saturating_sub(before).as_secs_f64() * 1e6 / turn.calls as f64;
+        let what = format!("CPU for {call}, {MANY} callers: {who}");
         push(lines, Line::once("transition", what, "µs", micros, None));
     }
     Ok(())
@@ -99,24 +109,28 @@ pub(super) async fn beside_postgres(bench: &Bench, lines: &mut Vec<Line>) -> Out
 pub(super) async fn hot(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<()> {
     let ours = bench.ours().await?;
     let peers = bench.by_etcd().await?;
-    let rounds = in_turn(
-        bench.effort,
-        async || {
-            // Anew in each round: how much a resource has behind it is a matter of the growth rows.
-            let resource = bench.fresh.next();
-            ours::open_hot(&ours, &resource).await?;
-            Ok(ours.noters(MANY, &resource, &bench.fresh))
-        },
-        async || peers.noters(MANY, "hot", &bench.fresh).await,
-    )
-    .await?;
     let bar = Bar::AtLeast {
         bar: 20.0,
         aim: 100.0,
     };
-    let what =
-        format!("Transition on one hot resource ÷ compare-and-swap on one key, {MANY} callers");
-    push(lines, Line::throughput("hot", what, &rounds, Some(bar)));
+    for (retry, how, bar) in [
+        (Retry::AtOnce, "", Some(bar)),
+        (Retry::Backoff, " and backoff", None),
+    ] {
+        let rounds = in_turn(
+            bench.effort,
+            async || {
+                // Anew in each round: how much a resource has behind it is a matter of the growth rows.
+                let resource = bench.fresh.next();
+                ours::open_hot(&ours, &resource).await?;
+                Ok(ours.noters(MANY, &resource, &bench.fresh))
+            },
+            async || peers.noters(MANY, "hot", &bench.fresh, retry).await,
+        )
+        .await?;
+        let what = format!("Transition, one hot resource ÷ compare-and-swap{how}, {MANY} callers");
+        push(lines, Line::throughput("hot", what, &rounds, bar));
+    }
     Ok(())
 }
 
@@ -125,17 +139,21 @@ pub(super) async fn ceiling(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<()>
     let walk = Walk::new(&bench.fresh);
     let ours = bench.ours().await?;
     let peers = bench.by_etcd().await?;
-    let mut rounds = in_turn(
-        bench.effort,
-        async || Ok(ours.movers(MANY, &walk)),
-        async || Batcher::several(&peers, BATCHES_UNDER_WAY, &bench.fresh, &sizes).await,
-    )
-    .await?;
-    for turn in &mut rounds.peers {
-        turn.per_second *= MEMBERS as f64;
+    for under_way in BATCHES_UNDER_WAY {
+        let mut rounds = in_turn(
+            bench.effort,
+            async || Ok(ours.movers(MANY, &walk)),
+            async || Batcher::several(&peers, under_way, &bench.fresh, &sizes).await,
+        )
+        .await?;
+        for turn in &mut rounds.peers {
+            turn.per_second *= MEMBERS as f64;
+        }
+        let what = format!(
+            "Transition, {MANY} callers ÷ nested transactions of {MEMBERS}, {under_way} under way"
+        );
+        let line = Line::throughput("ceiling", what, &rounds, None);
+        push(lines, line.without_latency());
     }
-    let what =
-        format!("Transition, {MANY} callers ÷ nested transactions of {MEMBERS} straight to etcd");
-    push(lines, Line::throughput("ceiling", what, &rounds, None));
     Ok(())
 }
