@@ -4,13 +4,14 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint
+.PHONY: help run demo test lint bench
 
 help:
 	@echo "make run    build, then run a sidecar for development on 127.0.0.1:7411 (ARGS=… adds flags)"
 	@echo "make demo   build, then play the scenes that go wrong without a sidecar"
 	@echo "make lint   format, clippy, docs, the interface"
 	@echo "make test   lint, then every test; installs what is missing on Debian"
+	@echo "make bench  measure a release build beside etcd, Redis and PostgreSQL (ARGS=\"--only ROW --quick\" for a part)"
 
 run:
 	@scripts/need.sh build
@@ -28,3 +29,8 @@ test:
 	@scripts/need.sh test
 	scripts/lint.sh
 	scripts/test.sh
+
+bench:
+	@scripts/need.sh bench
+	cargo build --locked --release -p fencepost -p fencepost-bench
+	cargo run --locked --release -p fencepost-bench -- $(ARGS)

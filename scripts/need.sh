@@ -3,6 +3,7 @@
 #   need.sh build   what `cargo build` needs: a linker and protoc
 #   need.sh lint    and rustfmt, clippy, buf
 #   need.sh test    and etcd, curl, Python with the packages of the example
+#   need.sh bench   what `cargo build` needs, etcd, and what is measured beside it: Redis, PostgreSQL
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -105,12 +106,23 @@ need_test() {
     need curl curl
 }
 
+need_bench() {
+    need_build
+    need_etcd
+    need redis-server redis-server
+    # Debian keeps the programs of each version of PostgreSQL in a directory of its own, outside PATH.
+    command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || apt_install postgresql
+    # It gives the processes that are measured their user, and ends them with the benchmark.
+    need setpriv util-linux
+}
+
 case "${1:-}" in
 build) need_build ;;
 lint) need_lint ;;
 test) need_test ;;
+bench) need_bench ;;
 *)
-    say "say one of: build, lint, test"
+    say "say one of: build, lint, test, bench"
     exit 2
     ;;
 esac
