@@ -37,6 +37,8 @@
 //! | fold | judging several requests for one resource, one after another, into one commit |
 //! | lane | what waits for one resource, with at most one commit in flight |
 //! | spilled | moved from the record to a key of its own |
+//! | machine | the states and events of one kind, from a file; nothing is judged by it yet |
+//! | disposition | what becomes of an event in a state, as far as the machine tells |
 //! | incident | a durable record of something that a person must judge |
 //! | timeline | the history since the store was last restored; owns the base of the tokens |
 

@@ -190,6 +190,36 @@ async fn the_python_worker_moves_once_and_leaves_the_resource_free() {
     sidecar.0.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_machine_commands_run_as_shown_and_the_machine_shown_is_sound() {
+    let script = marked("machines");
+    let said =
+        shell(script.replace("target/debug/fencepost", env!("CARGO_BIN_EXE_fencepost"))).await;
+    for part in [
+        "machines/seat.yaml: good",
+        "SUPERSEDED",
+        "stateDiagram-v2",
+        "the two say the same",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let readme = readme();
+    let (_, rest) = readme.split_once("```yaml\n").unwrap();
+    let (yaml, _) = rest.split_once("```").unwrap();
+    let reading = fencepost::domain::machine::Machine::read(yaml.as_bytes());
+    assert!(
+        reading.machine.is_some() && reading.findings.is_empty(),
+        "{:?}",
+        reading.findings
+    );
+    let typo = yaml.replace("matches: [payment_attempt_id]", "matches: [payment_id]");
+    let found = fencepost::domain::machine::Machine::read(typo.as_bytes()).findings;
+    let line = found[0].to_string();
+    let shown = readme.replace("matches\n  payment_id", "matches payment_id");
+    let (told, _) = line.split_once("; fix: ").unwrap();
+    assert!(shown.contains(told), "{line}");
+}
+
 #[test]
 fn the_handler_shown_is_the_one_that_runs() {
     let example = std::fs::read_to_string(root().join("examples/python/webhook.py")).unwrap();

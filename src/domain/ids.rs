@@ -111,6 +111,11 @@ text_newtype!(
     plain_name
 );
 text_newtype!(
+    /// An event of a machine: what a message says has happened.
+    EventName,
+    plain_name
+);
+text_newtype!(
     /// The name of an identity value, such as `payment_attempt_id`.
     IdentityName,
     plain_name

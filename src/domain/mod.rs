@@ -6,6 +6,7 @@ pub mod ids;
 pub mod incident;
 pub mod invalid;
 pub mod judge;
+pub mod machine;
 pub mod outcome;
 pub mod record;
 pub mod request;

@@ -235,16 +235,16 @@ impl<'a> Round<'a> {
             seen,
             reservation: guard,
             absent_operations: looked_for.clone(),
-            record: write.record.clone(),
+            record: write.record,
             reservation_write: match write.reservation {
                 ReservationChange::Keep => ReservationWrite::Keep,
                 ReservationChange::Grant(lease) => ReservationWrite::Grant(lease),
                 ReservationChange::End => ReservationWrite::Delete,
             },
-            operations: write.operations.clone(),
-            incidents: write.incidents.clone(),
+            operations: write.operations,
+            incidents: write.incidents,
         };
-        let prepared = self.shared.store.prepare(commit);
+        let prepared = self.shared.store.prepare(&commit);
         if prepared.timeline() != self.timeline {
             return Next::Again;
         }
@@ -255,7 +255,7 @@ impl<'a> Round<'a> {
         match self.shared.committer.commit(prepared).await {
             Ok((MemberOutcome::Committed, revision)) => {
                 self.unsettled = false;
-                self.standing = self.after(write, guard, seen, revision);
+                self.standing = self.after(commit, revision);
                 self.answer(drafts, Some(revision));
                 Next::Done
             }
@@ -280,29 +280,23 @@ impl<'a> Round<'a> {
     }
 
     /// What is known once a commit went through.
-    fn after(
-        &mut self,
-        write: RecordWrite,
-        guard: ReservationGuard,
-        seen: Option<Revision>,
-        revision: Revision,
-    ) -> Option<Standing> {
+    fn after(&mut self, done: Commit, revision: Revision) -> Option<Standing> {
         let before = self.standing.take().unwrap_or_default();
-        let Some(record) = write.record else {
+        let Some(record) = done.record else {
             // Only incidents or operations were written beside the record.
-            let same = seen == before.revision();
-            return same.then(|| before.with_operations(write.operations));
+            let same = done.seen == before.revision();
+            return same.then(|| before.with_operations(done.operations));
         };
-        let reservation = match (write.reservation, guard) {
-            (ReservationChange::Grant(_), _) => Some(revision),
-            (ReservationChange::End, _) | (ReservationChange::Keep, ReservationGuard::Absent) => {
+        let reservation = match (done.reservation_write, done.reservation) {
+            (ReservationWrite::Grant(_), _) => Some(revision),
+            (ReservationWrite::Delete, _) | (ReservationWrite::Keep, ReservationGuard::Absent) => {
                 None
             }
-            (ReservationChange::Keep, ReservationGuard::GrantedAt(granted)) => Some(granted),
+            (ReservationWrite::Keep, ReservationGuard::GrantedAt(granted)) => Some(granted),
         };
         let known = Standing::seen(Some((record, revision)), reservation);
         let known = known.expect("what was just judged and committed fits together");
-        Some(known.with_operations(write.operations).remembering(before))
+        Some(known.with_operations(done.operations).remembering(before))
     }
 
     /// Takes over what etcd said, read after these requests were taken up.

@@ -105,8 +105,8 @@ impl Store {
     }
 
     /// Puts a commit in etcd's words. It was judged in the timeline in force now, and can be committed in no other.
-    pub fn prepare(&self, commit: Commit) -> Prepared {
-        Prepared::new(&self.shared.keys, *self.shared.known.borrow(), &commit)
+    pub fn prepare(&self, commit: &Commit) -> Prepared {
+        Prepared::new(&self.shared.keys, *self.shared.known.borrow(), commit)
     }
 
     /// Commits a batch in one etcd transaction of nested ones, under the guard of the timeline in force. The members must

@@ -213,13 +213,13 @@ async fn etcd_takes_the_fullest_batch() {
     };
     let mut batch = Batch::new();
     for id in 1..BATCH_MEMBERS_MAX {
-        batch.try_add(store.prepare(full(id, 1))).unwrap();
+        batch.try_add(store.prepare(&full(id, 1))).unwrap();
     }
     // The largest member that fits beside them: 63 operations, and a level more for its incident.
     let mut largest = full(0, 61);
     largest.absent_operations.truncate(1);
     largest.incidents = vec![incident("inc-large", "")];
-    let largest = store.prepare(largest);
+    let largest = store.prepare(&largest);
     assert_eq!(largest.operation_count(), 64);
     batch.try_add(largest).unwrap();
     assert_eq!(batch.len(), BATCH_MEMBERS_MAX);

@@ -174,7 +174,7 @@ pub(crate) async fn commit_all(
     store: &Store,
     commits: impl IntoIterator<Item = Commit>,
 ) -> Result<BatchOutcome, StoreError> {
-    let members: Vec<_> = commits.into_iter().map(|c| store.prepare(c)).collect();
+    let members: Vec<_> = commits.into_iter().map(|c| store.prepare(&c)).collect();
     store.commit(&members).await
 }
 

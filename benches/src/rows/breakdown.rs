@@ -143,7 +143,7 @@ impl Chain {
         let ask = read(ours::transition(&self.resource, MOVES[self.at]))?;
         let commit = decide(&self.standing, store.timeline(), ask)?;
         let record = commit.record.clone().ok_or("a move without a record")?;
-        let prepared = [store.prepare(commit)];
+        let prepared = [store.prepare(&commit)];
         let begun = Instant::now();
         let outcome = store.commit(&prepared).await?;
         let took = begun.elapsed();
@@ -186,7 +186,7 @@ fn computed(store: &Store, bench: &Bench) -> Outcome<Computed> {
             let judged = fold.judge(&asks);
             (judged, fold.into_write())
         }),
-        prepare: average(|| store.prepare(black_box(&commit).clone())),
+        prepare: average(|| store.prepare(black_box(&commit))),
         answer: average(|| {
             let wire = black_box(&answer).encode_to_vec();
             pb::TransitionResponse::decode(&wire[..])
