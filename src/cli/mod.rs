@@ -77,10 +77,6 @@ enum Command {
     Proto(proto_dir::ProtoArgs),
 }
 
-/// Threads that run the sidecar. One carries more than ten thousand calls a second; a second one costs more in waking each
-/// other, for a call hops between tasks, than it brings. What takes long (large contents) runs on threads of its own.
-const THREADS: usize = 1;
-
 /// What is coordinated.
 #[derive(Clone, Debug, Args)]
 struct ResourceArgs {
@@ -106,8 +102,9 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.format(&mut command).exit(),
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
+    // One thread carries more than ten thousand calls a second; more cost more in waking each other, for a call hops between
+    // tasks, than they bring. What takes long (large contents) runs on threads of its own.
+    let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
     {

@@ -206,9 +206,10 @@ impl<'a> Round<'a> {
             // A question without an answer leaves nothing unsettled.
             Err(StoreError::Indeterminate { detail }) => {
                 let reason = NotApplied::Unreachable;
-                self.failed(StoreError::NotApplied { reason, detail }).await
+                Box::pin(self.failed(StoreError::NotApplied { reason, detail })).await
             }
-            Err(error) => self.failed(error).await,
+            // Boxed, for it is rare and large: every lane's task would be made to hold it.
+            Err(error) => Box::pin(self.failed(error)).await,
         }
     }
 
@@ -275,7 +276,8 @@ impl<'a> Round<'a> {
                 }
                 next
             }
-            Err(error) => self.failed(error).await,
+            // Boxed, for it is rare and large: every lane's task would be made to hold it.
+            Err(error) => Box::pin(self.failed(error)).await,
         }
     }
 

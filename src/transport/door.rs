@@ -94,9 +94,10 @@ impl Door {
             (Some(_), true) => gated(&self.gate, self.grpc, request, &peer).await,
             (Some(method), false) => {
                 let method = method.to_owned();
-                self.json.answer(&method, request, &peer).await
+                // Boxed, for it is large, and each gRPC call would be made to hold it.
+                Box::pin(self.json.answer(&method, request, &peer)).await
             }
-            (None, true) => beside(self.beside, request).await,
+            (None, true) => Box::pin(beside(self.beside, request)).await,
             (None, false) => nothing_here(),
         }
     }
