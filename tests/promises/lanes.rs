@@ -23,7 +23,7 @@ const IMPATIENT: Duration = Duration::from_millis(300);
 /// So many may wait in a lane.
 const LANE_QUEUE_MAX: usize = 4096;
 /// So many transactions may be under way.
-const BATCHES_IN_FLIGHT_MAX: usize = 2;
+const BATCHES_IN_FLIGHT_MAX: usize = 4;
 /// A record knows how the last round ended, and this many before it.
 const PAST_ROUNDS: usize = 8;
 

@@ -194,30 +194,37 @@ async fn an_operation_finished_without_the_round_that_reports_it_is_fenced_and_i
     assert_eq!(live.result, Some(crate::support::ask::body("second")));
 }
 
-async fn the_evidence_of_an_incident_is_that_of_its_first_report(backend: Backend) {
-    let sidecars = backend.sidecars().await;
+async fn every_result_of_a_round_that_is_over_is_kept_as_it_was_first_reported(backend: Backend) {
+    let [one, two] = backend.sidecars().await;
     let resource = fresh_resource();
-    let round = sidecars[0].hold(&reserve(&resource)).await;
-    sidecars[0].release(&round.id).await;
+    let round = one.hold(&reserve(&resource)).await;
+    one.release(&round.id).await;
     let pay = ask(&resource, "pay").under(&round.id);
-    for (sidecar, result) in [
-        (&sidecars[0], "first"),
-        (&sidecars[1], "second"),
-        (&sidecars[0], "third"),
-    ] {
-        let fenced = sidecar.transition(&pay.clone().result(result)).await;
-        assert_eq!(fenced.verdict, Verdict::Fenced);
-        let incidents = sidecar.incidents(&resource).await;
-        assert_eq!(incidents.len(), 1, "{incidents:?}");
-        assert_eq!(
-            incidents[0].evidence,
-            Some(crate::support::ask::body("first"))
-        );
-    }
+    let fenced = one.transition(&pay.clone().result("first")).await;
+    assert_eq!(fenced.verdict, Verdict::Fenced);
+    let first = one.incidents(&resource).await;
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert_eq!(first[0].evidence, Some(crate::support::ask::body("first")));
+    // The same result once more, from elsewhere and with another content: the first report stands.
+    let again = pay.clone().json(r#"{"other": true}"#).result("first");
+    let fenced = two.transition(&again).await;
+    assert_eq!(fenced.incident.as_ref(), Some(&first[0].id));
+    assert_eq!(two.incidents(&resource).await, first);
+    // Another result is evidence of another run.
+    let fenced = two.transition(&pay.clone().result("second")).await;
+    let both = one.incidents(&resource).await;
+    assert_eq!(both.len(), 2, "{both:?}");
+    let second = both
+        .iter()
+        .find(|one| Some(&one.id) == fenced.incident.as_ref());
+    assert_eq!(
+        second.unwrap().evidence,
+        Some(crate::support::ask::body("second"))
+    );
 }
 
 engines! {
-    the_evidence_of_an_incident_is_that_of_its_first_report,
+    every_result_of_a_round_that_is_over_is_kept_as_it_was_first_reported,
     a_release_that_is_sent_again_does_not_end_the_next_round,
     a_slow_worker_cannot_release_the_round_of_its_successor,
     a_release_that_never_left_says_so_and_works_when_it_is_sent_again,

@@ -26,6 +26,8 @@ const SHORT: Duration = Duration::from_secs(2);
 const GATHERING: Duration = Duration::from_millis(50);
 /// so often.
 const ROUNDS_MAX: usize = 20;
+/// So many transactions may be under way.
+const BATCHES_IN_FLIGHT_MAX: usize = 4;
 
 /// Every key of the test, with the revision that wrote it last.
 async fn written(backend: &Backend) -> BTreeMap<String, i64> {
@@ -180,9 +182,9 @@ async fn a_lease_that_is_gone_spoils_nobody_elses_commit(backend: Backend) {
     let two = backend.sidecar().await;
     let mut raw = backend.raw().await;
     for _ in 0..ROUNDS_MAX {
-        // Both places for transactions are taken, so that what comes next gathers into one batch.
+        // Every place for a transaction is taken, so that what comes next gathers into one batch.
         let mut plugs = Vec::new();
-        for _ in 0..2 {
+        for _ in 0..BATCHES_IN_FLIGHT_MAX {
             let plug = fresh_resource();
             let held = plan.when(Rpc::Txn).containing(plug.id()).then(Action::Hold);
             let copy = one.clone();

@@ -17,6 +17,8 @@ use crate::support::sidecar::{Sidecar, caller_for};
 
 /// A sidecar that waits for a held request must not give up meanwhile.
 const PATIENT_CALL: Duration = Duration::from_secs(15);
+/// So many transactions may be under way.
+const BATCHES_IN_FLIGHT_MAX: usize = 4;
 /// Long enough for a request to be on its way, short enough to wait for.
 const IMPATIENT: Duration = Duration::from_millis(300);
 
@@ -43,9 +45,9 @@ async fn a_grant_judged_in_an_old_timeline_is_not_made_in_the_next(backend: Back
     let (one, plan) = backend.faulty_within(PATIENT_CALL).await;
     let warm = one.hold(&reserve(&fresh_resource())).await;
     one.release(&warm.id).await;
-    // Two commits that are held leave no place for a third: it waits, judged already.
+    // Transactions that are held leave no place for another commit: it waits, judged already.
     let mut holding = Vec::new();
-    for _ in 0..2 {
+    for _ in 0..BATCHES_IN_FLIGHT_MAX {
         let resource = fresh_resource();
         let held = plan
             .when(Rpc::Txn)
