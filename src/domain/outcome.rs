@@ -32,8 +32,8 @@ pub struct StoredResult {
 }
 
 impl StoredResult {
-    /// Checks the limits. A result over them is refused before anything is stored.
-    pub fn checked(self) -> Result<Self, Invalid> {
+    /// Checks the limits. A result over them is refused before anything is stored. What passes holds bytes of its own.
+    pub fn checked(mut self) -> Result<Self, Invalid> {
         let header_bytes: usize = self
             .headers
             .iter()
@@ -87,6 +87,8 @@ impl StoredResult {
                 HEADERS_BYTES_MAX,
             );
         }
+        // It is kept long after the message that brought it, and a slice would keep all of the buffer that was received.
+        self.body = Bytes::copy_from_slice(&self.body);
         Ok(self)
     }
 
@@ -121,5 +123,23 @@ impl StoredResult {
             .map(|(name, value)| name.len() + value.len() + 4)
             .sum();
         self.body.len() + self.content_type.len() + headers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_does_not_hold_on_to_the_message_that_brought_it() {
+        let message = Bytes::from(vec![7; 1024]);
+        let result = StoredResult {
+            body: message.slice(10..20),
+            ..StoredResult::default()
+        };
+        let kept = result.checked().unwrap();
+        assert_eq!(kept.body[..], [7; 10]);
+        // Nobody else has a part of it now.
+        assert!(message.is_unique());
     }
 }
