@@ -266,6 +266,9 @@ impl<'a> Round<'a> {
                 self.overtaken += 1;
                 let next = self.learn(*seen, looked_for);
                 if was_unsettled {
+                    // What was read may show that it was done. That has to be judged before anybody is told that nothing was,
+                    // however many tries it took to get here.
+                    self.overtaken = 0;
                     self.rename_what_may_be_over();
                 }
                 if self.overtaken > OVERTAKEN_MAX {
