@@ -119,7 +119,7 @@ async fn idle(lines: &mut Vec<Line>, etcd: &Etcd, sidecar: &Sidecar, what: &str)
 }
 
 /// The revision, and the index of the log, which also counts what changes no key, such as a lease.
-async fn history(etcd: &Etcd) -> Outcome<(i64, u64)> {
+pub(super) async fn history(etcd: &Etcd) -> Outcome<(i64, u64)> {
     let mut client = etcd.client().await?;
     let found = client.get("ready", None).await?;
     let revision = found.header().ok_or("a reply without a header")?.revision();

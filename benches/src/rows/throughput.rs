@@ -9,6 +9,7 @@ use crate::peers::by_etcd::Retry;
 use crate::peers::ceiling::{Batcher, MEMBERS};
 use crate::peers::{by_postgres, by_redis};
 use crate::report::{Bar, Line};
+use crate::rows::footprint::history;
 use crate::servers::{Postgres, Redis};
 use crate::work::Walk;
 use crate::{Bench, Outcome, ours, push};
@@ -64,7 +65,13 @@ async fn cpu_per_call<C: Caller>(
         used.collect::<Outcome<Vec<Duration>>>()
     };
     let before = used()?;
+    let (revision, _) = history(&bench.etcd).await?;
     let turn = closed_loop(bench.effort.span, callers).await?;
+    let (revision_after, _) = history(&bench.etcd).await?;
+    // Also those of the callers that were under way when the turn ended.
+    let merged = turn.calls as f64 / (revision_after - revision).max(1) as f64;
+    let what = format!("etcd transactions for {call}, {MANY} callers: one carries");
+    push(lines, Line::once("transition", what, "", merged, None));
     for (((who, _), before), after) in who.iter().zip(before).zip(used()?) {
         let micros = after.saturating_sub(before).as_secs_f64() * 1e6 / turn.calls as f64;
         let what = format!("CPU for {call}, {MANY} callers: {who}");

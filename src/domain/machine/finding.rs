@@ -178,8 +178,8 @@ impl Findings {
             place,
             severity,
             rule,
-            what,
-            fix,
+            what: harmless(what),
+            fix: harmless(fix),
         });
     }
 
@@ -209,6 +209,21 @@ impl Findings {
         }
         self.all
     }
+}
+
+/// A sentence on one line that cannot command a terminal, even if a text from the file went into it as it came.
+fn harmless(sentence: String) -> String {
+    if sentence.contains(char::is_control) {
+        let escape = |c: char| {
+            if c.is_control() {
+                c.escape_default().to_string()
+            } else {
+                c.into()
+            }
+        };
+        return sentence.chars().map(escape).collect();
+    }
+    sentence
 }
 
 /// Most characters of a text from a file that a finding repeats.

@@ -76,7 +76,14 @@ fn tidy(text: &str, place: Place, what: &str, findings: &mut Findings) -> bool {
         Rule::StraySpace,
         place,
         format!("{what} {} has white space around it", quoted(text)),
-        format!("write {trimmed}, without quotes"),
+        // Repeated only if it can neither flood nor command a terminal.
+        match quoted(trimmed)
+            .strip_prefix('"')
+            .and_then(|rest| rest.strip_suffix('"'))
+        {
+            Some(plain) if plain == trimmed => format!("write {trimmed}, without quotes"),
+            Some(_) | None => "remove the white space around it".to_owned(),
+        },
     );
     false
 }
@@ -233,7 +240,11 @@ pub(super) fn duration(
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return wrong(
             ", without a unit",
-            format!("write {text}s, {text}m or {text}h, whichever is meant"),
+            if text.len() <= 12 {
+                format!("write {text}s, {text}m or {text}h, whichever is meant")
+            } else {
+                "write a duration, such as 30s, 15m, 96h or 1h 30m".to_owned()
+            },
         );
     }
     let Ok(span) = humantime::parse_duration(text) else {

@@ -323,3 +323,37 @@ fn a_hostile_text_neither_floods_nor_commands_the_terminal() {
         }
     }
 }
+
+#[test]
+fn no_finding_repeats_what_commands_a_terminal() {
+    let long = "9".repeat(500);
+    for state in ["\u{85}a\\tb", " a\\e[31mb", "\u{2028}a\\u0007"] {
+        let text = changed("[a]", &format!("[\"{state}\"]"));
+        let found = findings(&text);
+        assert!(
+            found.iter().any(|finding| finding.rule == Rule::StraySpace),
+            "{state}: {found:?}"
+        );
+        for finding in found {
+            let line = finding.to_string();
+            assert!(!line.contains(char::is_control), "{line:?}");
+        }
+    }
+    let text = changed("retention: 1h", &format!("retention: {long}"));
+    for finding in findings(&text) {
+        assert!(finding.to_string().len() < 300, "{finding}");
+    }
+}
+
+#[test]
+fn the_fix_for_stray_space_shows_the_name_as_it_should_be() {
+    let text = changed("from: [a]", "from: [\"a \"]");
+    let fixes: Vec<_> = findings(&text)
+        .into_iter()
+        .map(|finding| finding.fix)
+        .collect();
+    assert!(
+        fixes.contains(&"write a, without quotes".to_owned()),
+        "{fixes:?}"
+    );
+}
