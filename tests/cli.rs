@@ -13,7 +13,8 @@ use std::process::{Command, Stdio};
 
 use fencepost::proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use fencepost::proto::v1::{
-    Incident, ListIncidentsRequest, ListIncidentsResponse, Resource, Verdict,
+    CloseIncidentRequest, CloseIncidentResponse, GetIncidentRequest, GetIncidentResponse, Incident,
+    ListIncidentsRequest, ListIncidentsResponse, Resource, Verdict,
 };
 use fencepost::server::{Running, start_dev};
 use serde_json::Value;
@@ -521,6 +522,20 @@ impl OperatorService for TwoPages {
             incidents: ids.iter().map(|id| incident(id)).collect(),
             next_page_token: next.into(),
         }))
+    }
+
+    async fn get_incident(
+        &self,
+        _: Request<GetIncidentRequest>,
+    ) -> Result<Response<GetIncidentResponse>, Status> {
+        Err(Status::unimplemented("it only lists"))
+    }
+
+    async fn close_incident(
+        &self,
+        _: Request<CloseIncidentRequest>,
+    ) -> Result<Response<CloseIncidentResponse>, Status> {
+        Err(Status::unimplemented("it only lists"))
     }
 }
 

@@ -259,6 +259,7 @@ pub(crate) fn transition(resource: &str, step: Move) -> pb::TransitionRequest {
         }),
         reservation_id: String::new(),
         result: Some(pb::Result {
+            sha256: Vec::new().into(),
             body: work::result(resource, step.operation).into_bytes().into(),
             code: 200,
             content_type: String::new(),

@@ -15,10 +15,13 @@ const MEANINGS: [(u8, &str); 12] = [
     (10, "RETRY: not now"),
     (11, "REFUSE: no, and asking again will not help"),
     (12, "ABANDON: the round is over"),
-    (13, "lookup: the operation was never seen"),
+    (
+        13,
+        "lookup: the operation was never seen; incidents: there is no such incident",
+    ),
     (
         65,
-        "the request can never work (INVALID_ARGUMENT); machine: a file has errors",
+        "the request can never work (INVALID_ARGUMENT); machine: a file has errors; digest: there is none",
     ),
     (
         69,
@@ -50,8 +53,8 @@ pub(super) fn of_a_question(own: &[u8]) -> String {
     told(|code| [0, 2, 65, 69, 70, 75].contains(&code) || own.contains(&code))
 }
 
-/// The exit codes of a command that only reads machine files.
-pub(super) fn of_machine_files() -> String {
+/// The exit codes of a command that only reads files.
+pub(super) fn of_files() -> String {
     told(|code| [0, 2, 65].contains(&code))
 }
 
@@ -78,7 +81,7 @@ pub(super) enum Exit {
     Refuse,
     /// ABANDON.
     Abandon,
-    /// `lookup`: nothing is known of the operation.
+    /// `lookup`, `incidents`: nothing is known of it.
     NeverSeen,
     /// The request can never work.
     Invalid,

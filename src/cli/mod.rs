@@ -2,6 +2,7 @@
 
 mod address;
 mod demo;
+mod digest;
 mod exit;
 mod incidents;
 mod json;
@@ -67,11 +68,14 @@ enum Command {
     /// Show a resource as it stands
     #[command(after_help = exit::of_a_question(&[]))]
     Inspect(question::InspectArgs),
-    /// List what a person must judge, over the sidecar's admin socket
-    #[command(after_help = exit::of_a_question(&[]))]
-    Incidents(incidents::IncidentsArgs),
+    /// List, show and close what a person must judge, over the sidecar's admin socket
+    #[command(after_help = exit::of_a_question(&[13]))]
+    Incidents(Box<incidents::IncidentsArgs>),
+    /// Make the digest of a content as the sidecar does; none is asked
+    #[command(after_help = exit::of_files())]
+    Digest(digest::DigestArgs),
     /// Check, show, draw and compare machine files; no sidecar is asked
-    #[command(subcommand, after_help = exit::of_machine_files())]
+    #[command(subcommand, after_help = exit::of_files())]
     Machine(machine::MachineCommand),
     /// Write the interface's proto files into a directory
     Proto(proto_dir::ProtoArgs),
@@ -97,7 +101,7 @@ impl From<ResourceArgs> for Resource {
 
 /// Reads the command line, does what it says, and says how it went.
 pub fn main() -> ExitCode {
-    let mut command = Cli::command().mut_subcommands(|sub| sub.mut_args(without_empty_variable));
+    let mut command = Cli::command().mut_subcommands(tolerant);
     let cli = match Cli::from_arg_matches(&command.get_matches_mut()) {
         Ok(cli) => cli,
         Err(error) => error.format(&mut command).exit(),
@@ -115,6 +119,12 @@ pub fn main() -> ExitCode {
         }
     };
     runtime.block_on(run(cli.command))
+}
+
+fn tolerant(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(without_empty_variable)
+        .mut_subcommands(tolerant)
 }
 
 /// A variable that is set but empty counts as absent, as it does for `serve`: that is how templates say "not set". So does
@@ -143,6 +153,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Lookup(args) => args.run().await,
         Command::Inspect(args) => args.run().await,
         Command::Incidents(args) => args.run().await,
+        Command::Digest(args) => args.run(),
         Command::Machine(command) => command.run(),
         Command::Proto(args) => args.run(),
     };

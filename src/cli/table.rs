@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::trouble::plain;
 use crate::proto::v1::{
-    Advice, Decision, Incident, Layer, Reservation, Resource, Result as Stored, Snapshot, Verdict,
+    Advice, Decision, Evidence, Incident, IncidentStatus, Layer, Reservation, Resource,
+    Result as Stored, Snapshot, Verdict,
 };
 
 /// The most of a result that is shown, in characters; JSON output shows all of it.
@@ -57,12 +58,14 @@ impl Table {
         )
         .row("explanation", &decision.explanation);
         if let Some(result) = &decision.result {
-            self.row("result", stored(result));
+            self.row("result", stored(result))
+                .row("its sha256", hex(&result.sha256));
         }
         if let Some(after) = &decision.retry_after {
             self.row("retry after", span(after));
         }
-        self.row("incident", &decision.incident_id);
+        self.row("incident", &decision.incident_id)
+            .row("differs at", pointers(&decision.differing_fields));
         if !decision.expected_states.is_empty() {
             self.row("possible from", decision.expected_states.join(", "));
         }
@@ -127,18 +130,68 @@ impl Table {
                 ),
             )
             .row("explanation", &incident.explanation)
-            .row("state then", &incident.state);
+            .row("differs at", pointers(&incident.differing_fields))
+            .row("state then", &incident.state)
+            .row("sent by", &incident.sender);
         if let Some(time) = &incident.create_time {
-            self.row("written", time.to_string());
+            self.row("first found", time.to_string());
         }
-        if let Some(evidence) = &incident.evidence {
-            self.row(
-                "evidence",
-                format!("it carried a result: {}", stored(evidence)),
-            );
+        if incident.count > 1
+            && let Some(time) = &incident.last_time
+        {
+            let count = incident.count;
+            self.row("found", format!("{count} times, last {time}"));
         }
-        self
+        self.row("digest", hex(&incident.digest))
+            .row("first digest", hex(&incident.first_digest))
+            .row("last digest", hex(&incident.last_digest));
+        if incident.evidence_count > 0 {
+            let count = incident.evidence_count;
+            let results = if count == 1 { "result" } else { "results" };
+            self.row("evidence", format!("{count} {results} not taken"));
+        }
+        let closing = incident.closing.as_ref().map(|closing| {
+            let time = closing.close_time.as_ref().map(ToString::to_string);
+            let time = time.unwrap_or_default();
+            format!("{time} by {}: {}", closing.closed_by, closing.reason)
+        });
+        match (incident.status(), closing) {
+            (IncidentStatus::Open, None) => self.row("status", "open"),
+            (IncidentStatus::Open, Some(closing)) => {
+                self.row("status", format!("open again; was closed {closing}"))
+            }
+            (IncidentStatus::Closed, closing) => {
+                self.row("status", format!("closed {}", closing.unwrap_or_default()))
+            }
+            (IncidentStatus::Unspecified, _) => self,
+        }
     }
+
+    /// A result that was not taken.
+    pub(super) fn evidence(&mut self, evidence: &Evidence) -> &mut Self {
+        if let Some(result) = &evidence.result {
+            self.row("not taken", stored(result));
+        }
+        let mut from = evidence.sender.clone();
+        if let Some(time) = &evidence.create_time {
+            from.push_str(&format!(" at {time}"));
+        }
+        self.row("  from", from)
+            .row("  under", &evidence.reservation_id)
+    }
+}
+
+/// The empty pointer stands for the content as a whole.
+fn pointers(fields: &[String]) -> String {
+    let shown = fields.iter().map(|field| match field.as_str() {
+        "" => "the content as a whole",
+        field => field,
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The name of an advice as the docs write it.

@@ -26,6 +26,11 @@ impl Trouble {
         Self::new(Exit::Failed, message)
     }
 
+    /// What was given can never be taken.
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Exit::Invalid, message)
+    }
+
     /// Nobody listens there.
     pub(super) fn no_sidecar(address: &Address, why: &str) -> Self {
         Self::new(

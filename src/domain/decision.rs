@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::ids::{Holder, IdentityName, IdentityValue, ReservationId, ResourceId, StateName};
+use super::ids::{
+    Holder, IdentityName, IdentityValue, OperationId, ReservationId, ResourceId, StateName,
+};
 use super::outcome::StoredResult;
 use super::request::Ttl;
 use super::token::{FencingToken, Revision};
@@ -214,6 +216,10 @@ pub struct Decision {
     pub now: Option<Snapshot>,
     /// Where the move could have started.
     pub expected: Vec<StateName>,
+    /// JSON Pointers to the fields that differ from those of the first content.
+    pub differing: Vec<String>,
+    /// With APPLIED: another operation on this resource did the same with the same content, so the key may be too narrow.
+    pub same_content_as: Option<OperationId>,
     /// In a repeated answer: when it was first decided, in milliseconds since 1970.
     pub first_time_ms: Option<u64>,
 }

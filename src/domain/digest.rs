@@ -36,6 +36,12 @@
 //!
 //! For example `{ "b": [1.0, "é"], "a": null }` has the form `{"1:an"1:b[#1e0;"2:é]}`.
 //!
+//! Where only parts of a content count, named by JSON Pointers:
+//!
+//! - *exclude*: what the pointers name is left out of the form, a member with its name; what is not there is no matter.
+//! - *include*: the form is `&`, then for each pointer, in the order of their bytes, `F` of the pointer (a string) and `F`
+//!   of the part, then `;`. A part that is not there is refused.
+//!
 //! Every form tells where it ends, so two different values never have the same form.
 //!
 //! Refused, each with the byte offset (from 0) where it was seen: a byte order mark, invalid UTF-8, a lone surrogate
@@ -43,10 +49,19 @@
 //! deep, an exponent of more than 18 digits not counting leading zeros, and everything RFC 8259 does not allow (an
 //! empty text, NaN, leading zeros, control characters in strings, anything but white space after the value).
 mod canonical;
+mod content;
 mod decimal;
+mod fields;
 mod json;
+mod pointer;
 
 use std::fmt;
+
+pub use content::{Beside, Content, Given};
+pub use fields::{
+    FIELD_HASHES_BYTES_MAX, FIELDS_COMPARED_MAX, FIELDS_KEPT_MAX, FIELDS_TOLD_MAX, FieldHashes,
+};
+pub use json::LEVELS_MAX;
 
 use sha2::{Digest, Sha256};
 
@@ -130,13 +145,7 @@ pub struct ContentDigest {
 impl ContentDigest {
     /// Of a JSON text, by contract v1.
     pub fn of_json(text: &[u8]) -> Result<Self, Invalid> {
-        within_limit(text)?;
-        if text.is_empty() {
-            return Err(Invalid::new(
-                "is empty, which is not JSON; for a message without content send an empty raw content",
-            ));
-        }
-        let value = Json::read(text).map_err(|fault| Invalid::new(fault.to_string()))?;
+        let value = read_json(text)?;
         Ok(Self::hashed(DigestScheme::JsonV1, &canonical::form(&value)))
     }
 
@@ -204,6 +213,16 @@ impl fmt::Display for ContentDigest {
     }
 }
 
+fn read_json(text: &[u8]) -> Result<Json<'_>, Invalid> {
+    within_limit(text)?;
+    if text.is_empty() {
+        return Err(Invalid::new(
+            "is empty, which is not JSON; for a message without content send an empty raw content",
+        ));
+    }
+    Json::read(text).map_err(|fault| Invalid::new(fault.to_string()))
+}
+
 fn within_limit(content: &[u8]) -> Result<(), Invalid> {
     if content.len() > CONTENT_BYTES_MAX {
         return Err(Invalid::new(format!(
@@ -215,6 +234,10 @@ fn within_limit(content: &[u8]) -> Result<(), Invalid> {
 }
 
 #[cfg(test)]
+mod naming;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;

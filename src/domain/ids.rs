@@ -237,7 +237,7 @@ pub struct Nonce([u8; 16]);
 
 impl Nonce {
     /// From random bytes or a stored record.
-    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 

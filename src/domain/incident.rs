@@ -1,11 +1,30 @@
 //! Durable records of what a person must judge.
+//!
+//! There is one for each operation and kind of finding, that is verdict and rule. What is found again is counted. A result
+//! that was not taken is evidence that an effect ran: each is kept, the first in the incident itself, every other one as a
+//! part of its own beside it.
+
+mod closing;
+mod codes;
 
 use sha2::{Digest as _, Sha256};
 
 use super::decision::{IncidentId, Rule, Verdict};
 use super::digest::ContentDigest;
-use super::ids::{OperationId, ResourceId, StateName};
+use super::ids::{Holder, Kind, Nonce, OperationId, ResourceId, StateName};
 use super::outcome::StoredResult;
+
+pub use closing::{Closing, REASON_BYTES_MAX, Reason};
+pub use codes::{verdict_code, verdict_from_code};
+
+/// How many bytes of a hash name an incident.
+const ID_BYTES: usize = 12;
+/// How many bytes of a hash name a piece of evidence within its incident.
+const PART_BYTES: usize = 12;
+/// Most pieces of evidence that are shown at once. All are kept.
+pub const EVIDENCE_SHOWN_MAX: usize = 16;
+/// Stands between the id of an incident and the name of a part of it.
+const PART_MARK: char = '.';
 
 /// What a person must judge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,96 +41,173 @@ pub struct Incident {
     pub rule: Rule,
     /// One sentence.
     pub explanation: String,
-    /// When, in milliseconds since 1970.
+    /// When it was found first, in milliseconds since 1970.
     pub time_ms: u64,
     /// What was stored first.
     pub first_digest: Option<ContentDigest>,
-    /// What came now.
+    /// What came when it was found first.
     pub digest: ContentDigest,
-    /// The result that the refused request carried.
-    pub evidence: Option<StoredResult>,
+    /// The results that refused requests carried. As it is raised, that of the one request at most.
+    pub evidence: Vec<Evidence>,
+    /// How many further results there are that are not shown here.
+    pub more_evidence: usize,
     /// The state at that time.
     pub state: Option<StateName>,
+    /// Who sent the request that it was found in.
+    pub sender: Option<Holder>,
+    /// JSON Pointers to the fields in which the contents differ.
+    pub fields: Vec<String>,
+    /// How often it was found after the first time.
+    pub again: u32,
+    /// When it was found last, in milliseconds since 1970.
+    pub last_ms: u64,
+    /// What came when it was found last, if that is something else than `digest`.
+    pub last_digest: Option<ContentDigest>,
+    /// How a person closed it.
+    pub closing: Option<Closing>,
+}
+
+/// A result that was not taken: the effect may have run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// What the effect said.
+    pub result: StoredResult,
+    /// The round that brought it.
+    pub round: Option<Nonce>,
+    /// The content of the request that brought it.
+    pub digest: ContentDigest,
+    /// Who sent it.
+    pub sender: Option<Holder>,
+    /// When it came, in milliseconds since 1970.
+    pub time_ms: u64,
+}
+
+/// Which incidents are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IncidentFilter {
+    /// Only those of resources of this kind.
+    pub kind: Option<Kind>,
+    /// Only those that wait for a person.
+    pub open: bool,
+}
+
+impl IncidentFilter {
+    /// Whether an incident is among them.
+    pub fn admits(&self, incident: &Incident) -> bool {
+        let kind = self.kind.as_ref();
+        kind.is_none_or(|kind| incident.resource.kind() == kind)
+            && (!self.open || incident.is_open())
+    }
+}
+
+/// Another delivery of what an incident tells of already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// How many deliveries there were.
+    pub times: u32,
+    /// When the last of them came, in milliseconds since 1970.
+    pub last_ms: u64,
+    /// What it said.
+    pub digest: ContentDigest,
 }
 
 impl Incident {
-    /// The id of a finding. `distinct` tells findings apart that share everything else, such as the round that was fenced.
+    /// The id of a finding.
     pub fn id_of(
         resource: &ResourceId,
         operation: &OperationId,
         verdict: Verdict,
         rule: Rule,
-        distinct: &[u8],
     ) -> IncidentId {
-        let mut hash = Sha256::new();
-        let parts: [&[u8]; 6] = [
+        let digest = hash_of(&[
             resource.kind().as_str().as_bytes(),
             resource.id().as_bytes(),
             operation.as_str().as_bytes(),
             &[verdict_code(verdict)],
             rule.as_str().as_bytes(),
-            distinct,
-        ];
-        for part in parts {
-            // Lengths keep ("ab", "c") and ("a", "bc") apart.
-            hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
-            hash.update(part);
-        }
-        let digest = hash.finalize();
-        let short = digest
-            .iter()
-            .take(12)
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>();
-        IncidentId(format!("inc-{short}"))
+        ]);
+        IncidentId(format!("inc-{}", hex(&digest[..ID_BYTES])))
     }
-}
 
-/// A stable number for each verdict, as stored.
-pub fn verdict_code(verdict: Verdict) -> u8 {
-    match verdict {
-        Verdict::Granted => 1,
-        Verdict::Applied => 2,
-        Verdict::Replayed => 3,
-        Verdict::Busy => 5,
-        Verdict::Conflict => 7,
-        Verdict::Superseded => 8,
-        Verdict::OtherRound => 9,
-        Verdict::TooEarly => 10,
-        Verdict::Rejected => 12,
-        Verdict::Fenced => 13,
+    /// How many bytes its evidence and its texts take, about.
+    pub fn size(&self) -> usize {
+        let results = self.evidence.iter().map(|evidence| evidence.result.size());
+        let fields = self.fields.iter().map(String::len);
+        results.chain(fields).sum()
     }
-}
 
-/// The verdict stored as this number.
-pub fn verdict_from_code(code: u8) -> Option<Verdict> {
-    match code {
-        1 => Some(Verdict::Granted),
-        2 => Some(Verdict::Applied),
-        3 => Some(Verdict::Replayed),
-        5 => Some(Verdict::Busy),
-        7 => Some(Verdict::Conflict),
-        8 => Some(Verdict::Superseded),
-        9 => Some(Verdict::OtherRound),
-        10 => Some(Verdict::TooEarly),
-        12 => Some(Verdict::Rejected),
-        13 => Some(Verdict::Fenced),
-        _ => None,
+    /// Where the evidence is kept if the incident is there already; `None`: it brings none.
+    pub fn part(&self) -> Option<IncidentId> {
+        let evidence = self.evidence.first()?;
+        let round = evidence.round.map(|round| *round.as_bytes());
+        let digest = hash_of(&[
+            round.as_ref().map_or(&[][..], |round| &round[..]),
+            &evidence.result.fingerprint(),
+        ]);
+        let IncidentId(id) = &self.id;
+        Some(IncidentId(format!(
+            "{id}{PART_MARK}{}",
+            hex(&digest[..PART_BYTES])
+        )))
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Whether this is a part of that incident.
+    pub fn is_part_of(&self, whole: &IncidentId) -> bool {
+        let rest = self.id.0.strip_prefix(&whole.0);
+        rest.is_some_and(|rest| rest.starts_with(PART_MARK))
+    }
 
-    #[test]
-    fn a_stored_number_is_read_as_the_verdict_that_wrote_it() {
-        let known: Vec<u8> = (0..=u8::MAX)
-            .filter(|code| verdict_from_code(*code).is_some())
-            .collect();
-        assert_eq!(known, [1, 2, 3, 5, 7, 8, 9, 10, 12, 13]);
-        for code in known {
-            assert_eq!(verdict_from_code(code).map(verdict_code), Some(code));
+    /// Whether this is a part of some incident.
+    pub fn is_a_part(&self) -> bool {
+        self.id.0.contains(PART_MARK)
+    }
+
+    /// How many results were kept as evidence.
+    pub fn evidence_count(&self) -> usize {
+        self.evidence.len() + self.more_evidence
+    }
+
+    /// Whether it waits for a person: it was never closed, or there is evidence that nobody had seen by then.
+    pub fn is_open(&self) -> bool {
+        let closing = self.closing.as_ref();
+        closing.is_none_or(|closing| closing.evidence < self.evidence_count())
+    }
+
+    /// Closes it. One that is closed stays as it was closed first.
+    pub fn close(&mut self, by: Holder, reason: Reason, time_ms: u64) {
+        if self.is_open() {
+            self.closing = Some(Closing {
+                time_ms,
+                by,
+                reason,
+                evidence: self.evidence_count(),
+            });
         }
     }
+
+    /// Counts further deliveries. The same finding again leaves a closed incident closed, for it was judged; one with a
+    /// content that was not seen before opens it.
+    pub fn count(&mut self, sighting: &Sighting) {
+        self.again = self.again.saturating_add(sighting.times);
+        self.last_ms = self.last_ms.max(sighting.last_ms);
+        let last = self.last_digest.as_ref().unwrap_or(&self.digest);
+        if *last != sighting.digest && self.digest != sighting.digest {
+            self.closing = None;
+        }
+        self.last_digest = (sighting.digest != self.digest).then(|| sighting.digest.clone());
+    }
+}
+
+fn hash_of(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        // Lengths keep ("ab", "c") and ("a", "bc") apart.
+        hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -97,6 +97,11 @@ impl StoredResult {
         *self == Self::default()
     }
 
+    /// The SHA-256 of the body, by which whoever gets it can tell that it came whole.
+    pub fn body_sha256(&self) -> [u8; 32] {
+        Sha256::digest(&self.body).into()
+    }
+
     /// A hash that tells it from every other result.
     pub fn fingerprint(&self) -> [u8; 32] {
         let mut hash = Sha256::new();

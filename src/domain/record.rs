@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sha2::{Digest as _, Sha256};
 
 use super::decision::{Rule, Verdict};
-use super::digest::ContentDigest;
+use super::digest::{ContentDigest, FieldHashes};
 use super::ids::{Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, StateName};
 use super::outcome::StoredResult;
 use super::request::Ttl;
@@ -162,6 +162,8 @@ pub struct Operation {
     pub expected: Vec<StateName>,
     /// Incidents already raised about it.
     pub raised: Raised,
+    /// By these a later content under the same key is told which of its fields differ. The salt is `nonce`.
+    pub fields: FieldHashes,
 }
 
 /// Which incidents an operation has raised, so that a repeated finding writes nothing.
@@ -173,8 +175,6 @@ impl Raised {
     pub const CONFLICT: Self = Self(1);
     /// Its own refusal was reported.
     pub const REFUSAL: Self = Self(2);
-    /// Another result came from the round that finished it.
-    pub const OTHER_RESULT: Self = Self(4);
 
     /// From a stored record.
     pub fn from_bits(bits: u32) -> Self {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::digest::ContentDigest;
+use super::digest::{Beside, ContentDigest, FieldHashes};
 use super::ids::{
-    Holder, IdentityName, IdentityValue, OperationId, RequestId, ReservationId, ResourceId,
+    Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, ReservationId, ResourceId,
     StateName,
 };
 use super::invalid::Invalid;
@@ -95,10 +95,24 @@ pub struct Intent {
     pub identity: Identity,
     /// Tells the same content from another.
     pub digest: ContentDigest,
+    /// What else is known of the content.
+    pub beside: Beside,
     /// Where the move may start; empty: anywhere.
     pub from: Vec<StateName>,
     /// Where it leads; `None`: run once, no state judged.
     pub movement: Option<Move>,
+}
+
+impl Intent {
+    /// Whether it has the content that was stored with this digest, by whatever scheme that was made.
+    pub fn says_the_same(&self, stored: &ContentDigest) -> bool {
+        self.beside.is_same(&self.digest, stored)
+    }
+
+    /// What is kept of the content's fields with the operation that the request with this nonce writes.
+    pub fn field_hashes(&self, nonce: Nonce) -> FieldHashes {
+        self.beside.hashes(nonce, self.movement.as_ref())
+    }
 }
 
 /// Where an intent leads.
@@ -123,6 +137,8 @@ pub struct Transition {
     pub reservation: Option<ReservationId>,
     /// What to store if the move is applied.
     pub result: Option<StoredResult>,
+    /// Who sends it, for people.
+    pub sender: Option<Holder>,
 }
 
 /// Asks for a reservation.

@@ -16,13 +16,14 @@ use super::kept::Kept;
 use super::lane::Shared;
 use super::lanes::Lanes;
 use super::leases::Leases;
+use super::narrow_keys::NarrowKeys;
 use super::reader::Reader;
 use super::sparing::Sparing;
+use super::tally::Tally;
 use super::tasks::Tasks;
 use super::ticket::{Progress, Ticket, UNKNOWN_RETRY, within};
-use crate::domain::decision::{Decision, Grant, IncidentId, Snapshot};
+use crate::domain::decision::{Decision, Grant, Snapshot};
 use crate::domain::ids::{Nonce, OperationId, ResourceId};
-use crate::domain::incident::Incident;
 pub use crate::domain::judge::OperationState;
 use crate::domain::judge::{Answer, Ask};
 use crate::domain::request::{Fence, Transition};
@@ -32,6 +33,8 @@ use crate::store::{Store, StoreError};
 const STOPPING_RETRY: Duration = Duration::from_secs(1);
 /// When to ask again when etcd did not answer a question.
 const STORE_RETRY: Duration = Duration::from_millis(500);
+/// How long the end of the engine waits for the last counts to be written.
+const COUNTS_WRITTEN_WITHIN: Duration = Duration::from_secs(1);
 /// Most calls of several steps under way, those included whose callers have left.
 const WORKS_MAX: usize = 16 * 1024;
 /// When to ask again after there was no room.
@@ -100,6 +103,8 @@ impl Engine {
             committer: Committer::start(store.clone(), tasks.clone()),
             reader: Reader::start(store.clone(), tasks.clone()),
             leases: Leases::start(store.clone(), &tasks),
+            tally: Tally::start(store.clone(), &tasks),
+            narrow_keys: NarrowKeys::default(),
             store,
             kept: Kept::default(),
             trouble: Sparing::default(),
@@ -164,28 +169,23 @@ impl Engine {
         }
     }
 
-    /// A page of incidents, in the order of their ids.
-    pub async fn incidents(
-        &self,
-        after: Option<IncidentId>,
-        limit: usize,
-        caller: Caller,
-    ) -> Result<Vec<Incident>, Fault> {
-        self.admit(caller)?;
-        let listing = async {
-            self.shared
-                .store
-                .incidents(after.as_ref(), limit)
-                .await
-                .map_err(|error| question_failed(&error))
-        };
-        within(caller.deadline, &Progress::default(), listing).await
-    }
-
     /// Refuses new work and waits for what is under way, at most until the limit. Reservations are left alone: they belong
     /// to the callers. False: the limit came first.
     pub async fn stop(&self, limit: Duration) -> bool {
-        self.shared.tasks.stop(limit).await
+        let tally = self.shared.tally.clone();
+        let drained = self.shared.tasks.stop(limit).await;
+        // What was counted since the last write; a store that does not answer must not hold up the end.
+        let written = tokio::time::timeout(COUNTS_WRITTEN_WITHIN, tally.write());
+        if written.await.is_err() {
+            warn!("how often incidents were found in the last moment was not written");
+        }
+        drained
+    }
+
+    /// How many operations were applied although another one on the same resource had done the same with the same content:
+    /// their key may be too narrow.
+    pub fn narrow_keys(&self) -> u64 {
+        self.shared.narrow_keys.count()
     }
 
     /// Refuses what cannot be of use any more before anything is done with it.

@@ -21,6 +21,9 @@ pub enum Fault {
         /// The limit.
         limit: usize,
     },
+    /// There is no incident of that name.
+    #[error("there is no such incident; `fencepost incidents` lists those that there are")]
+    NoSuchIncident,
     /// The sidecar has too many calls under way; nothing was done.
     #[error("too many calls are waiting here; nothing was done, ask again")]
     Overloaded {

@@ -188,6 +188,7 @@ fn after_keepalive(fault: Fault) -> Fault {
         }
         Fault::InvalidField { .. }
         | Fault::LimitMet { .. }
+        | Fault::NoSuchIncident
         | Fault::DeadlinePassed
         | Fault::UnknownOutcome { .. }
         | Fault::CorruptRecord => fault,

@@ -9,11 +9,14 @@ use super::committer::Committer;
 use super::fault::Fault;
 use super::kept::{Kept, KeptHere};
 use super::leases::Leases;
+use super::narrow_keys::NarrowKeys;
 use super::reader::Reader;
 use super::round::{FAULT_RETRY, Round};
 use super::sparing::Sparing;
+use super::tally::Tally;
 use super::tasks::Tasks;
 use super::ticket::Ticket;
+use crate::domain::decision::IncidentId;
 use crate::domain::ids::ResourceId;
 use crate::domain::judge::{Answer, Ask, FOLD_REQUESTS_MAX, Standing};
 use crate::domain::token::Timeline;
@@ -34,6 +37,10 @@ pub(super) struct Shared {
     pub(super) tasks: Tasks,
     /// What lanes remember beside records.
     pub(super) kept: Kept,
+    /// How often incidents were found again.
+    pub(super) tally: Tally,
+    /// Operations that may have more than one key.
+    pub(super) narrow_keys: NarrowKeys,
     /// Lines about etcd that does not answer.
     pub(super) trouble: Sparing,
     /// Lines about what cannot be trusted.
@@ -62,6 +69,24 @@ impl Shared {
             }
         }
         ticket.answer(answer);
+    }
+
+    /// Gives a judgement, and counts what a person may want to know of it. `raised`: incidents that were found first by the
+    /// commit of this judgement; each is taken out once it was told.
+    pub(super) fn tell(&self, ticket: Ticket, answer: Answer, raised: &mut Vec<IncidentId>) {
+        if let (Ask::Transition(ask, _), Answer::Judged(decision)) = (&ticket.ask, &answer) {
+            if let Some(id) = &decision.incident {
+                match raised.iter().position(|new| new == id) {
+                    Some(at) => drop(raised.swap_remove(at)),
+                    None => self.tally.note(id, &ask.intent.digest),
+                }
+            }
+            if let Some(earlier) = &decision.same_content_as {
+                let operation = &ask.intent.operation;
+                self.narrow_keys.note(&ask.resource, operation, earlier);
+            }
+        }
+        self.answer(ticket, Ok(answer));
     }
 
     /// Answers a request that the lane has no room for.

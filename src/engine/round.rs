@@ -23,6 +23,7 @@ use super::fault::Fault;
 use super::lane::{Belief, Shared};
 use super::pace::Pace;
 use super::ticket::{Ticket, UNKNOWN_RETRY};
+use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::judge::{
     Ask, Certainty, Draft, Fold, Judged, RecordWrite, ReservationChange, Standing,
@@ -137,7 +138,8 @@ impl<'a> Round<'a> {
         while let Some(ticket) = self.tickets.pop_front() {
             match fold.judge(&ticket.ask) {
                 Judged::Answered(draft) if draft.certainty == Certainty::Fact => {
-                    self.shared.answer(ticket, Ok(draft.finish(None)));
+                    self.shared
+                        .tell(ticket, draft.finish(None), &mut Vec::new());
                 }
                 Judged::Answered(draft) => {
                     drafts.push(*draft);
@@ -193,7 +195,7 @@ impl<'a> Round<'a> {
                 .as_ref()
                 .is_some_and(|known| known.knows_absent(&absent));
         if confirmed {
-            self.answer(drafts, None);
+            self.answer(drafts, None, Vec::new());
             return Next::Done;
         }
         let looked_for: Vec<_> = absent.into_iter().collect();
@@ -254,10 +256,10 @@ impl<'a> Round<'a> {
             ReservationChange::Keep | ReservationChange::End => None,
         };
         match self.shared.committer.commit(prepared).await {
-            Ok((MemberOutcome::Committed, revision)) => {
+            Ok((MemberOutcome::Committed { raised }, revision)) => {
                 self.unsettled = false;
                 self.standing = self.after(commit, revision);
-                self.answer(drafts, Some(revision));
+                self.answer(drafts, Some(revision), raised);
                 Next::Done
             }
             Ok((MemberOutcome::Overtaken(seen), _)) => {
@@ -418,10 +420,17 @@ impl<'a> Round<'a> {
         Next::Again
     }
 
-    fn answer(&mut self, drafts: Vec<Draft>, committed: Option<Revision>) {
+    /// `raised`: the incidents that the commit found first.
+    fn answer(
+        &mut self,
+        drafts: Vec<Draft>,
+        committed: Option<Revision>,
+        mut raised: Vec<IncidentId>,
+    ) {
         for draft in drafts {
             if let Some(ticket) = self.tickets.pop_front() {
-                self.shared.answer(ticket, Ok(draft.finish(committed)));
+                self.shared
+                    .tell(ticket, draft.finish(committed), &mut raised);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What is asked of the store, in the domain's words.
 
+use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::incident::Incident;
 use crate::domain::record::{LeaseId, Operation, Record};
@@ -79,7 +80,7 @@ pub struct Commit {
     pub reservation_write: ReservationWrite,
     /// Operations to write to keys of their own.
     pub operations: Vec<Operation>,
-    /// Incidents to write, each unless it is there already.
+    /// Incidents to write. If one is there already, its evidence becomes a part of that one, unless that is there too.
     pub incidents: Vec<Incident>,
 }
 
@@ -87,7 +88,10 @@ pub struct Commit {
 #[derive(Clone, Debug)]
 pub enum MemberOutcome {
     /// Its guards held; it was written at the batch's revision.
-    Committed,
+    Committed {
+        /// Those of its incidents that were not there before.
+        raised: Vec<IncidentId>,
+    },
     /// A guard failed; this is how the resource stands. Operations: those of `absent_operations` that do exist.
     Overtaken(Box<Seen>),
 }

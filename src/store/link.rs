@@ -7,25 +7,19 @@ use etcd_client::GetOptions;
 use etcd_client::proto::PbKeyValue;
 use tokio::sync::watch;
 
-use super::codec;
 use super::commit::{BatchOutcome, Commit, ReadAsk, Seen};
 use super::endpoint::Endpoint;
 use super::error::{NotApplied, StoreError};
 use super::failure::not_applied;
 use super::keep_alive::KeepAlive;
-use super::keys::{Key, Keys, Prefix, just_after};
+use super::keys::{Key, Keys, Prefix};
 use super::session::{Repeat, Session};
 use super::timeline::{self, Known};
 use super::txn::{
     self, Batch, Prepared, READ_OPERATIONS_MAX, Reading, batch_outcome, one_value, read_outcome,
 };
-use crate::domain::decision::IncidentId;
 use crate::domain::ids::ResourceId;
-use crate::domain::incident::Incident;
 use crate::domain::token::Timeline;
-
-/// Most incidents that one request to etcd asks for. With the largest evidence they fit into a reply.
-const INCIDENTS_PER_REQUEST: usize = 128;
 
 /// How to talk to etcd.
 #[derive(Clone, Debug)]
@@ -135,32 +129,13 @@ impl Store {
         Err(self.timeline_moved(known, found))
     }
 
-    /// Incidents after `after` in the order of their ids, at most `limit`. Keys among them that are foreign or damaged
-    /// are logged and passed over.
-    pub async fn incidents(
-        &self,
-        after: Option<&IncidentId>,
-        limit: usize,
-    ) -> Result<Vec<Incident>, StoreError> {
-        let (mut start, end) = self.shared.keys.incidents_after(after);
-        let mut incidents = Vec::new();
-        while incidents.len() < limit {
-            let asked = INCIDENTS_PER_REQUEST.min(limit - incidents.len());
-            let page = self.range(start, end.clone(), asked).await?;
-            let full = page.len() == asked;
-            let Some(last) = page.last() else { break };
-            start = just_after(last.key.clone());
-            incidents.extend(page.iter().filter_map(|kv| self.trusted_incident(kv)));
-            if !full {
-                break;
-            }
-        }
-        Ok(incidents)
-    }
-
     /// The etcd key of a resource's record, printable, for logs.
     pub fn key_of(&self, resource: &ResourceId) -> String {
         self.shared.keys.record(resource).printable()
+    }
+
+    pub(super) fn keys(&self) -> &Keys {
+        &self.shared.keys
     }
 
     pub(super) fn session(&self) -> &Session {
@@ -171,7 +146,7 @@ impl Store {
         &self.shared.keep_alive
     }
 
-    async fn range(
+    pub(super) async fn range(
         &self,
         start: Vec<u8>,
         end: Vec<u8>,
@@ -188,17 +163,6 @@ impl Store {
             })
             .await?;
         Ok(reply.0.kvs)
-    }
-
-    fn trusted_incident(&self, kv: &PbKeyValue) -> Option<Incident> {
-        let Some((key, id)) = self.shared.keys.found_incident(&kv.key) else {
-            let key = kv.key.escape_ascii();
-            tracing::warn!(%key, "a foreign key among the incidents is passed over");
-            return None;
-        };
-        codec::decode_incident(&key, &id, &kv.value)
-            .inspect_err(|error| tracing::error!(%error, "an incident is passed over"))
-            .ok()
     }
 
     /// Takes the new timeline over, unless somebody else did meanwhile.

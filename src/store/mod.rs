@@ -5,6 +5,7 @@ pub mod commit;
 mod endpoint;
 pub mod error;
 mod failure;
+mod incidents;
 mod keep_alive;
 mod keys;
 mod lease;
@@ -19,6 +20,7 @@ pub use commit::{
 };
 pub use endpoint::Endpoint;
 pub use error::{NotApplied, StoreError};
+pub use incidents::{IncidentPage, KEYS_PER_PAGE_MAX, PAGE_BYTES_MAX};
 pub use keys::{PREFIX_BYTES_MAX, PREFIX_DEFAULT, Prefix};
 pub use link::{Store, StoreOptions};
 pub use txn::{

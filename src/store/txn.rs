@@ -3,7 +3,7 @@
 //! ```text
 //! Txn  if    the timeline is the one known
 //!      then  for each member: Txn  if    its guards hold
-//!                                  then  its writes; for each incident: Txn  if absent  then put
+//!                                  then  its writes; for each incident: Txn  if absent  then put  else its evidence, if absent
 //!                                  else  gets of all that it guards on
 //!      else  get the timeline
 //! ```
@@ -31,6 +31,7 @@ use super::keys::{Key, Keys};
 use super::timeline::Known;
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
+use crate::domain::incident::Incident;
 use crate::domain::token::{Revision, Timeline};
 
 /// Most operations that all asks of one read may take together; the timeline takes one more.
@@ -104,8 +105,12 @@ impl Prepared {
         let writes = Writes::of(keys, commit, &resource_keys);
         let gets = resource_keys.gets();
         let level = guards.len().max(writes.operations.len()).max(gets.len());
-        // Each incident is one more level, of one compare and one put.
-        let nested = usize::from(!commit.incidents.is_empty());
+        // Each incident is one more level, of one compare and one put; so is the part that it may become.
+        let levels = commit
+            .incidents
+            .iter()
+            .map(|incident| 1 + incident.evidence.len());
+        let nested = levels.max().unwrap_or(0);
         let asked: usize = resource_keys.all().map(Key::len).sum();
         // Each key that is looked at is sent in a compare and in a get.
         let bytes_sent = writes.bytes + 2 * (asked + OVERHEAD_BYTES * gets.len()) + OVERHEAD_BYTES;
@@ -224,14 +229,23 @@ impl Writes {
             writes.put(&key, codec::encode_operation(&key, operation), None);
         }
         for incident in &commit.incidents {
+            // The first report of a finding stays. What a repeated one brings beside it becomes a part of it, once.
             let key = keys.incident(&incident.id);
-            // The first report of a finding stays; a repeated one changes nothing.
-            let absent = Compare::create_revision(key.bytes(), CompareOp::Equal, 0);
-            let mut nested = Self::default();
-            nested.put(&key, codec::encode_incident(&key, incident), None);
-            writes.bytes += nested.bytes + key.len() + 2 * OVERHEAD_BYTES;
+            let part = incident.part().map(|id| Incident {
+                id,
+                ..incident.clone()
+            });
+            let otherwise = part.iter().map(|part| {
+                let key = keys.incident(&part.id);
+                TxnOp::txn(put_if_absent_only(&key, codec::encode_incident(&key, part)))
+            });
+            let otherwise: Vec<_> = otherwise.collect();
+            let value = codec::encode_incident(&key, incident);
+            // The value is sent once for each branch.
+            let branches = 1 + otherwise.len();
+            writes.bytes += branches * (value.len() + 2 * key.len() + 3 * OVERHEAD_BYTES);
             writes.operations.push(TxnOp::txn(
-                Txn::new().when([absent]).and_then(nested.operations),
+                put_if_absent_only(&key, value).or_else(otherwise),
             ));
         }
         writes
@@ -283,10 +297,22 @@ impl Reading {
 
 /// Puts a value unless the key exists; otherwise gets what is there.
 pub(super) fn put_if_absent(key: &Key, value: Vec<u8>) -> Txn {
+    put_if_absent_only(key, value).or_else([get(key)])
+}
+
+/// Puts a value unless the key exists.
+fn put_if_absent_only(key: &Key, value: Vec<u8>) -> Txn {
     Txn::new()
         .when([Compare::create_revision(key.bytes(), CompareOp::Equal, 0)])
         .and_then([TxnOp::put(key.bytes(), value, None)])
-        .or_else([get(key)])
+}
+
+/// Puts a value if the key was last changed at this revision.
+pub(super) fn put_if_unchanged(key: &Key, seen: Revision, value: Vec<u8>) -> Txn {
+    let same = Compare::mod_revision(key.bytes(), CompareOp::Equal, as_etcd(seen));
+    Txn::new()
+        .when([same])
+        .and_then([TxnOp::put(key.bytes(), value, None)])
 }
 
 fn get(key: &Key) -> TxnOp {

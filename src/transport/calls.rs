@@ -7,7 +7,7 @@ use crate::engine::{Engine, Fault};
 use crate::proto::v1 as pb;
 
 use super::convert::page::Page;
-use super::convert::{answer, ask};
+use super::convert::{answer, ask, incident};
 use super::gate::Origin;
 use super::suspects::Suspects;
 
@@ -66,8 +66,9 @@ impl Calls {
             let turn = Arc::clone(&origin.slow_digests).acquire_owned();
             let turn = tokio::time::timeout(origin.caller.deadline.left(), turn).await;
             let turn = turn.map_err(|_| Fault::DeadlinePassed)?;
+            let peer = origin.peer.clone();
             let reading = tokio::task::spawn_blocking(move || {
-                let read = ask::transition(request);
+                let read = ask::transition(request, peer.as_str());
                 // Kept to the end, also if the caller has gone.
                 drop(turn);
                 read
@@ -77,7 +78,7 @@ impl Calls {
                 retry_after: NOT_READY_RETRY_AFTER,
             })??
         } else {
-            ask::transition(request)?
+            ask::transition(request, origin.peer.as_str())?
         };
         self.suspects.look_at(&ask);
         let decision = self.engine.get()?.transition(ask, origin.caller).await?;
@@ -154,10 +155,35 @@ impl Calls {
     ) -> Result<pb::ListIncidentsResponse, Fault> {
         let page = Page::parse(&request)?;
         let engine = self.engine.get()?;
-        let found = engine
-            .incidents(page.after.clone(), page.to_read(), origin.caller)
-            .await?;
-        Ok(page.answer(found))
+        let after = page.after.clone();
+        let found = engine.incidents(after, page.size, &page.filter, origin.caller);
+        Ok(page.answer(found.await?))
+    }
+
+    pub(super) async fn get_incident(
+        &self,
+        request: pb::GetIncidentRequest,
+        origin: &Origin,
+    ) -> Result<pb::GetIncidentResponse, Fault> {
+        let (id, skip) = incident::get(&request)?;
+        let engine = self.engine.get()?;
+        let found = engine.incident(&id, skip, origin.caller).await?;
+        Ok(pb::GetIncidentResponse {
+            incident: Some(incident::to_wire(found)),
+        })
+    }
+
+    pub(super) async fn close_incident(
+        &self,
+        request: pb::CloseIncidentRequest,
+        origin: &Origin,
+    ) -> Result<pb::CloseIncidentResponse, Fault> {
+        let (id, by, reason) = incident::close(&request, origin.peer.as_str())?;
+        let engine = self.engine.get()?;
+        let closed = engine.close_incident(id, by, reason, origin.caller).await?;
+        Ok(pb::CloseIncidentResponse {
+            incident: Some(incident::to_wire(closed)),
+        })
     }
 }
 

@@ -21,4 +21,20 @@ impl OperatorService for Operator {
         let (request, origin) = opened(request);
         answered(self.0.list_incidents(request, &origin).await)
     }
+
+    async fn get_incident(
+        &self,
+        request: Request<pb::GetIncidentRequest>,
+    ) -> Result<Response<pb::GetIncidentResponse>, Status> {
+        let (request, origin) = opened(request);
+        answered(self.0.get_incident(request, &origin).await)
+    }
+
+    async fn close_incident(
+        &self,
+        request: Request<pb::CloseIncidentRequest>,
+    ) -> Result<Response<pb::CloseIncidentResponse>, Status> {
+        let (request, origin) = opened(request);
+        answered(self.0.close_incident(request, &origin).await)
+    }
 }

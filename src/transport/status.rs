@@ -18,6 +18,7 @@ fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
     match fault {
         Fault::InvalidField { .. } => (Code::InvalidArgument, "INVALID_FIELD"),
         Fault::LimitMet { .. } => (Code::ResourceExhausted, "LIMIT_MET"),
+        Fault::NoSuchIncident => (Code::NotFound, "UNKNOWN_INCIDENT"),
         Fault::Overloaded { .. } => (Code::ResourceExhausted, "OVERLOADED"),
         Fault::StoreUnavailable { .. } => (Code::Unavailable, "STORE_UNAVAILABLE"),
         Fault::Stopping { .. } => (Code::Unavailable, "STOPPING"),
@@ -35,6 +36,7 @@ fn retry_after(fault: &Fault) -> Option<Duration> {
         | Fault::UnknownOutcome { retry_after } => Some(*retry_after),
         Fault::InvalidField { .. }
         | Fault::LimitMet { .. }
+        | Fault::NoSuchIncident
         | Fault::DeadlinePassed
         | Fault::CorruptRecord => None,
     }
@@ -105,6 +107,7 @@ mod tests {
                 "UNKNOWN_OUTCOME",
             ),
             (Fault::CorruptRecord, Code::DataLoss, "CORRUPT_RECORD"),
+            (Fault::NoSuchIncident, Code::NotFound, "UNKNOWN_INCIDENT"),
         ];
         for (fault, code, reason) in table {
             let status = of(&fault);

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use crate::support::ask::{Ask, ask, body, create, fresh_resource, resource};
 use crate::support::backend::Backend;
-use crate::support::claim::{applied, judged, lasting, replayed};
+use crate::support::claim::{applied, evidence, judged, lasting, replayed};
 use crate::support::engines;
 use crate::support::sidecar::Sidecar;
 
@@ -77,7 +77,7 @@ async fn a_changed_amount_is_a_conflict_and_changes_nothing(backend: Backend) {
     let digest = |text: &str| ContentDigest::of_json(text.as_bytes()).unwrap();
     assert_eq!(incident.first_digest, Some(digest(r#"{"amount":10}"#)));
     assert_eq!(incident.digest, digest(r#"{"amount":100}"#));
-    assert_eq!(incident.evidence, Some(body("receipt of the wrong one")));
+    assert_eq!(evidence(incident), [body("receipt of the wrong one")]);
     assert_eq!(sidecars[0].state(&resource).await, "paid");
 }
 

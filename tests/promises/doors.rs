@@ -336,7 +336,10 @@ async fn a_late_payment_gets_the_same_bytes_each_time_from_every_door(backend: B
         let listed = incidents(sidecar.admin_socket()).await;
         assert_eq!(listed.len(), 1, "{listed:?}");
         assert_eq!(listed[0]["incidentId"], json!(incident));
-        assert_eq!(listed[0]["evidence"]["body"], json!(base64("charged")));
+        assert_eq!(
+            listed[0]["evidence"][0]["result"]["body"],
+            json!(base64("charged"))
+        );
         assert_eq!(listed[0]["state"], "cancelled");
     }
 }

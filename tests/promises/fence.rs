@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::support::ask::{ask, body, create, fresh_resource, reserve, reserve_for};
 use crate::support::backend::Backend;
-use crate::support::claim::{applied, judged};
+use crate::support::claim::{applied, evidence, judged};
 use crate::support::sidecar::Sidecar;
 use crate::support::{engines, until};
 
@@ -135,8 +135,8 @@ async fn a_holder_that_lost_its_round_after_a_good_fence_cannot_commit(backend: 
     let incidents = one.incidents(&resource).await;
     assert_eq!(incidents.len(), 1, "{incidents:?}");
     assert_eq!(
-        incidents[0].evidence,
-        Some(body("charged")),
+        evidence(&incidents[0]),
+        [body("charged")],
         "the effect ran: keep its result"
     );
     assert!(found.iter().all(|id| *id == incidents[0].id));

@@ -16,6 +16,7 @@ mod crash;
 mod doors;
 mod exclusive;
 mod fence;
+mod incidents;
 mod lanes;
 mod leases;
 mod limits;

@@ -5,9 +5,9 @@ use fencepost::domain::record::PAST_ROUNDS_MAX;
 use fencepost::engine::Fault;
 
 use super::fence::{SHORTEST_SECONDS, over};
-use crate::support::ask::{ask, create, fresh_resource, reserve, reserve_for};
+use crate::support::ask::{ask, body, create, fresh_resource, reserve, reserve_for};
 use crate::support::backend::Backend;
-use crate::support::claim::{applied, judged, not_failed};
+use crate::support::claim::{applied, evidence, judged, not_failed};
 use crate::support::engines;
 use crate::support::fault::{Action, Ending, Rpc};
 
@@ -183,10 +183,7 @@ async fn an_operation_finished_without_the_round_that_reports_it_is_fenced_and_i
     let incidents = two.incidents(&resource).await;
     assert_eq!(incidents.len(), 1, "{incidents:?}");
     assert_eq!(late.incident.as_ref(), Some(&incidents[0].id));
-    assert_eq!(
-        incidents[0].evidence,
-        Some(crate::support::ask::body("first"))
-    );
+    assert_eq!(evidence(&incidents[0]), [body("first")]);
     two.release(&second.id).await;
     let third = two.hold(&reserve(&resource)).await;
     let live = one.transition(&pay.under(&third.id).result("third")).await;
@@ -204,23 +201,19 @@ async fn every_result_of_a_round_that_is_over_is_kept_as_it_was_first_reported(b
     assert_eq!(fenced.verdict, Verdict::Fenced);
     let first = one.incidents(&resource).await;
     assert_eq!(first.len(), 1, "{first:?}");
-    assert_eq!(first[0].evidence, Some(crate::support::ask::body("first")));
+    assert_eq!(evidence(&first[0]), [body("first")]);
     // The same result once more, from elsewhere and with another content: the first report stands.
     let again = pay.clone().json(r#"{"other": true}"#).result("first");
     let fenced = two.transition(&again).await;
     assert_eq!(fenced.incident.as_ref(), Some(&first[0].id));
-    assert_eq!(two.incidents(&resource).await, first);
+    let same = two.incidents(&resource).await;
+    assert_eq!(same[0].evidence, first[0].evidence);
     // Another result is evidence of another run.
     let fenced = two.transition(&pay.clone().result("second")).await;
+    assert_eq!(fenced.incident.as_ref(), Some(&first[0].id));
     let both = one.incidents(&resource).await;
-    assert_eq!(both.len(), 2, "{both:?}");
-    let second = both
-        .iter()
-        .find(|one| Some(&one.id) == fenced.incident.as_ref());
-    assert_eq!(
-        second.unwrap().evidence,
-        Some(crate::support::ask::body("second"))
-    );
+    assert_eq!(both.len(), 1, "{both:?}");
+    assert_eq!(evidence(&both[0]), [body("first"), body("second")]);
 }
 
 engines! {

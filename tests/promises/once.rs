@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 
 use crate::support::ask::{ask, body, create, fresh_resource};
 use crate::support::backend::Backend;
-use crate::support::claim::{applied, judged, lasting, replayed};
+use crate::support::claim::{applied, evidence, judged, lasting, replayed};
 use crate::support::engines;
 
 /// Copies of one message, or different messages, at once.
@@ -215,7 +215,7 @@ async fn another_result_from_the_same_round_is_reported_and_the_first_one_stands
     let incidents = one.incidents(&resource).await;
     assert_eq!(incidents.len(), 1, "{incidents:?}");
     assert!(found.iter().all(|id| *id == incidents[0].id));
-    assert_eq!(incidents[0].evidence, Some(body("second")));
+    assert_eq!(evidence(&incidents[0]), [body("second")]);
 }
 
 engines! {

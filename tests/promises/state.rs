@@ -5,7 +5,7 @@ use fencepost::engine::OperationState;
 
 use crate::support::ask::{Ask, ask, body, create, fresh_resource};
 use crate::support::backend::Backend;
-use crate::support::claim::{applied, judged, lasting, replayed};
+use crate::support::claim::{applied, evidence, judged, lasting, replayed};
 use crate::support::engines;
 use crate::support::sidecar::Sidecar;
 
@@ -59,7 +59,7 @@ async fn a_late_payment_for_a_cancelled_order_is_refused_and_reported(backend: B
     let incidents = sidecars[1].incidents(&order).await;
     assert_eq!(incidents.len(), 1, "{incidents:?}");
     assert_eq!(refused.incident.as_ref(), Some(&incidents[0].id));
-    assert_eq!(incidents[0].evidence, Some(body("charged")));
+    assert_eq!(evidence(&incidents[0]), [body("charged")]);
     assert_eq!(incidents[0].operation.as_str(), "pay");
     assert_eq!(sidecars[0].state(&order).await, "cancelled");
 }

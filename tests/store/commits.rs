@@ -8,7 +8,7 @@ use fencepost::store::{
 };
 
 use crate::world::{
-    World, ask, commit_all, committed, create, fresh_lease, grant, granted_lease, incident,
+    World, ask, commit_all, committed, create, fresh_lease, grant, granted_lease, incident, listed,
     operation, operation_id, overtaken, read, reason, record, resource,
 };
 
@@ -109,13 +109,13 @@ async fn each_guard_alone_stops_a_commit_and_shows_how_things_stand() {
     };
     let seen = store.read(&[looked]).await.unwrap().remove(0).unwrap();
     assert!(seen.operations.is_empty());
-    assert!(store.incidents(None, 10).await.unwrap().is_empty());
+    assert!(listed(store, None, 10).await.is_empty());
 
     // The same with all guards right.
     let second = committed(store, good).await;
     assert!(second > revision);
     assert_eq!(read(store, "1").await.unwrap().record.unwrap().1, second);
-    assert_eq!(store.incidents(None, 10).await.unwrap().len(), 1);
+    assert_eq!(listed(store, None, 10).await.len(), 1);
 }
 
 #[tokio::test]
@@ -141,9 +141,9 @@ async fn a_member_is_overtaken_without_harm_to_the_others() {
     assert!(matches!(
         &outcome.members[..],
         [
-            Ok(MemberOutcome::Committed),
+            Ok(MemberOutcome::Committed { .. }),
             Ok(MemberOutcome::Overtaken(_)),
-            Ok(MemberOutcome::Committed)
+            Ok(MemberOutcome::Committed { .. })
         ]
     ));
     for (id, revision) in [
@@ -187,7 +187,7 @@ async fn of_two_sidecars_exactly_one_writes_after_each_revision() {
         let mut winners = Vec::new();
         for outcome in [a, b] {
             match outcome.members.into_iter().next().unwrap().unwrap() {
-                MemberOutcome::Committed => winners.push(outcome.revision),
+                MemberOutcome::Committed { .. } => winners.push(outcome.revision),
                 MemberOutcome::Overtaken(seen) => {
                     let (found, at) = seen.record.unwrap();
                     assert_eq!(found, record(moves));
@@ -226,7 +226,10 @@ async fn etcd_takes_the_fullest_batch() {
 
     let outcome = store.commit(batch.members()).await.unwrap();
     for member in &outcome.members {
-        assert!(matches!(member, Ok(MemberOutcome::Committed)), "{member:?}");
+        assert!(
+            matches!(member, Ok(MemberOutcome::Committed { .. })),
+            "{member:?}"
+        );
     }
     // All of it at one revision, and a repetition shows it all.
     let outcome = store.commit(batch.members()).await.unwrap();
@@ -297,7 +300,7 @@ async fn the_first_report_of_an_incident_stays() {
     second.seen = Some(revision);
     second.incidents = vec![incident("inc-1", "again"), incident("inc-3", "new")];
     committed(store, second).await;
-    let found = store.incidents(None, 10).await.unwrap();
+    let found = listed(store, None, 10).await;
     let texts: Vec<_> = found.iter().map(|i| i.explanation.as_str()).collect();
     assert_eq!(texts, ["first", "other", "new"]);
 }
@@ -316,16 +319,13 @@ async fn incidents_are_paged_in_the_order_of_their_ids() {
         found.into_iter().map(|incident| incident.id.0).collect()
     };
     // More than one request to etcd.
-    assert_eq!(ids(store.incidents(None, 1_000).await.unwrap()), names);
-    assert_eq!(ids(store.incidents(None, 7).await.unwrap()), names[..7]);
+    assert_eq!(ids(listed(store, None, 1_000).await), names);
+    assert_eq!(ids(listed(store, None, 7).await), names[..7]);
     let after = IncidentId("inc-006".to_owned());
-    assert_eq!(
-        ids(store.incidents(Some(&after), 200).await.unwrap()),
-        names[7..207]
-    );
+    assert_eq!(ids(listed(store, Some(&after), 200).await), names[7..207]);
     let last = IncidentId("inc-299".to_owned());
-    assert!(store.incidents(Some(&last), 5).await.unwrap().is_empty());
-    assert!(store.incidents(None, 0).await.unwrap().is_empty());
+    assert!(listed(store, Some(&last), 5).await.is_empty());
+    assert!(listed(store, None, 0).await.is_empty());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use fencepost::store::{MemberOutcome, ReadAsk, ReservationGuard};
 
 use crate::world::{
-    World, ask, commit_all, committed, corruption, create, grant, granted_lease, incident,
+    World, ask, commit_all, committed, corruption, create, grant, granted_lease, incident, listed,
     operation, operation_id, read, resource,
 };
 
@@ -24,7 +24,7 @@ async fn a_foreign_record_is_reported_with_its_key_and_not_overwritten() {
         .unwrap();
     assert!(matches!(
         outcome.members.pop(),
-        Some(Ok(MemberOutcome::Committed))
+        Some(Ok(MemberOutcome::Committed { .. }))
     ));
     let (found, _) = corruption(outcome.members.pop().unwrap());
     assert_eq!(found, key);
@@ -110,10 +110,10 @@ async fn foreign_incidents_are_passed_over_in_a_page() {
     world.put("i/inc-a", "foreign").await;
     world.put("i/inc-c", copied).await;
     world.put("i/inc-e/below", "foreign").await;
-    let page = store.incidents(None, 2).await.unwrap();
+    let page = listed(&store, None, 2).await;
     let ids: Vec<_> = page.iter().map(|i| i.id.0.as_str()).collect();
     assert_eq!(ids, ["inc-b", "inc-d"]);
-    let rest = store.incidents(Some(&page[1].id), 2).await.unwrap();
+    let rest = listed(&store, Some(&page[1].id), 2).await;
     assert_eq!(rest.len(), 1);
 }
 

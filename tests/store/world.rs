@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fencepost::domain::decision::{IncidentId, Rule, Verdict};
-use fencepost::domain::digest::ContentDigest;
+use fencepost::domain::digest::{ContentDigest, FieldHashes};
 use fencepost::domain::ids::{Kind, Nonce, OperationId, RequestId, ResourceId, StateName};
-use fencepost::domain::incident::Incident;
+use fencepost::domain::incident::{Incident, IncidentFilter};
 use fencepost::domain::outcome::StoredResult;
 use fencepost::domain::record::{LeaseId, Operation, Raised, Record, Round};
 use fencepost::domain::request::Ttl;
@@ -129,6 +129,7 @@ pub(crate) fn operation(id: impl std::fmt::Display) -> Operation {
         state: None,
         expected: Vec::new(),
         raised: Raised::default(),
+        fields: FieldHashes::default(),
     }
 }
 
@@ -143,8 +144,15 @@ pub(crate) fn incident(id: &str, explanation: &str) -> Incident {
         time_ms: 1,
         first_digest: None,
         digest: ContentDigest::of_raw(b"other").unwrap(),
-        evidence: None,
+        evidence: Vec::new(),
+        more_evidence: 0,
         state: None,
+        sender: None,
+        fields: Vec::new(),
+        again: 0,
+        last_ms: 1,
+        last_digest: None,
+        closing: None,
     }
 }
 
@@ -182,7 +190,7 @@ pub(crate) async fn commit_all(
 pub(crate) async fn committed(store: &Store, commit: Commit) -> Revision {
     let outcome = commit_all(store, [commit]).await.unwrap();
     match &outcome.members[..] {
-        [Ok(MemberOutcome::Committed)] => outcome.revision,
+        [Ok(MemberOutcome::Committed { .. })] => outcome.revision,
         other => panic!("not committed: {other:?}"),
     }
 }
@@ -230,4 +238,14 @@ pub(crate) fn corruption<T: std::fmt::Debug>(result: Result<T, StoreError>) -> (
         Err(StoreError::Corrupt { key, reason }) => (key, reason),
         other => panic!("{other:?} is not `Corrupt`"),
     }
+}
+
+/// The incidents behind one, whatever they are about.
+pub(crate) async fn listed(
+    store: &Store,
+    after: Option<&IncidentId>,
+    limit: usize,
+) -> Vec<Incident> {
+    let all = IncidentFilter::default();
+    store.incidents(after, limit, &all).await.unwrap().incidents
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost::domain::digest::ContentDigest;
+use fencepost::domain::digest::{Beside, Content, ContentDigest, Given};
 use fencepost::domain::ids::{
     Holder, IdentityName, IdentityValue, Kind, OperationId, RequestId, ReservationId, ResourceId,
     StateName,
 };
+use fencepost::domain::machine::DigestRule;
 use fencepost::domain::outcome::StoredResult;
 use fencepost::domain::request::{Intent, Move, Reserve, Transition, Ttl};
 use uuid::Uuid;
@@ -72,11 +73,13 @@ pub(crate) fn ask(resource: &ResourceId, operation: &str) -> Ask {
             operation: OperationId::parse(operation).expect("an operation id"),
             identity: [].into(),
             digest: ContentDigest::of_json(b"{}").expect("JSON"),
+            beside: Beside::default(),
             from: Vec::new(),
             movement: None,
         },
         reservation: None,
         result: None,
+        sender: Some(Holder::parse("test").expect("a name")),
     })
 }
 
@@ -91,14 +94,20 @@ impl Ask {
     }
 
     /// Its content, JSON.
-    pub(crate) fn json(mut self, text: &str) -> Self {
-        self.0.intent.digest = ContentDigest::of_json(text.as_bytes()).expect("JSON");
-        self
+    pub(crate) fn json(self, text: &str) -> Self {
+        self.content(Given::Json(text.as_bytes()), &DigestRule::Whole)
     }
 
     /// Its content, any bytes.
-    pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {
-        self.0.intent.digest = ContentDigest::of_raw(bytes).expect("within the limit");
+    pub(crate) fn raw(self, bytes: &[u8]) -> Self {
+        self.content(Given::Raw(bytes), &DigestRule::Whole)
+    }
+
+    /// Its content, read under a rule.
+    pub(crate) fn content(mut self, given: Given<'_>, rule: &DigestRule) -> Self {
+        let content = Content::read(given, rule).expect("a content");
+        self.0.intent.digest = content.digest;
+        self.0.intent.beside = content.beside;
         self
     }
 

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use fencepost::domain::decision::{Decision, Layer, Rule, Verdict};
+use fencepost::domain::incident::Incident;
 use fencepost::domain::outcome::StoredResult;
 use fencepost::engine::Fault;
 
@@ -49,4 +50,10 @@ pub(crate) fn not_failed<T: Debug>(answer: &Result<T, Fault>) {
         Ok(_) | Err(Fault::UnknownOutcome { .. }) => {}
         Err(fault) => panic!("it was sent, and yet: {fault:?}"),
     }
+}
+
+/// The results that were not taken.
+pub(crate) fn evidence(incident: &Incident) -> Vec<StoredResult> {
+    let results = incident.evidence.iter().map(|one| one.result.clone());
+    results.collect()
 }

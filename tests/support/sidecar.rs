@@ -5,7 +5,7 @@ use std::time::Duration;
 use etcd_client::Channel;
 use fencepost::domain::decision::{Decision, Grant, Snapshot, Verdict};
 use fencepost::domain::ids::{Nonce, OperationId, ReservationId, ResourceId};
-use fencepost::domain::incident::Incident;
+use fencepost::domain::incident::{Incident, IncidentFilter};
 use fencepost::domain::request::{EndedRounds, Fence, Reserve};
 use fencepost::domain::token::{FencingToken, Timeline};
 use fencepost::engine::{Boottime, Caller, Engine, EngineOptions, Fault, Known, Reserved};
@@ -152,8 +152,9 @@ impl Sidecar {
 
     /// All incidents of a resource.
     pub(crate) async fn incidents(&self, resource: &ResourceId) -> Vec<Incident> {
-        let page = self.engine.incidents(None, INCIDENTS_MAX, caller()).await;
-        let mut page = page.expect("incidents are listed");
+        let all = IncidentFilter::default();
+        let page = self.engine.incidents(None, INCIDENTS_MAX, &all, caller());
+        let mut page = page.await.expect("incidents are listed").incidents;
         page.retain(|incident| incident.resource == *resource);
         page
     }

@@ -9,9 +9,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use fencepost::domain::decision::Verdict;
-use fencepost::domain::digest::ContentDigest;
+use fencepost::domain::digest::{Content, Given};
 use fencepost::domain::ids::{Kind, Nonce, OperationId, ResourceId, StateName};
 use fencepost::domain::judge::{Answer, Ask, Fold, Judged, Standing};
+use fencepost::domain::machine::DigestRule;
 use fencepost::domain::outcome::StoredResult;
 use fencepost::domain::request::{Intent, Move, Transition};
 use fencepost::domain::token::{Revision, Timeline};
@@ -148,7 +149,7 @@ impl Chain {
         let outcome = store.commit(&prepared).await?;
         let took = begun.elapsed();
         match outcome.members.as_slice() {
-            [Ok(MemberOutcome::Committed)] => {}
+            [Ok(MemberOutcome::Committed { .. })] => {}
             other => return Err(format!("not committed: {other:?}").into()),
         }
         self.standing = Standing::seen(Some((record, outcome.revision)), None)?;
@@ -234,6 +235,7 @@ fn read(request: pb::TransitionRequest) -> Outcome<Transition> {
         "" => Ok(None),
         name => state(name).map(Some),
     };
+    let content = Content::read(Given::Json(content), &DigestRule::Whole)?;
     let movement = intent.r#move.ok_or("no move")?;
     let result = request.result.ok_or("no result")?;
     Ok(Transition {
@@ -241,7 +243,8 @@ fn read(request: pb::TransitionRequest) -> Outcome<Transition> {
         intent: Intent {
             operation: OperationId::parse(&intent.operation_id)?,
             identity: BTreeMap::new(),
-            digest: ContentDigest::of_json(content)?,
+            digest: content.digest,
+            beside: content.beside,
             from: intent
                 .from_states
                 .iter()
@@ -263,6 +266,7 @@ fn read(request: pb::TransitionRequest) -> Outcome<Transition> {
             }
             .checked()?,
         ),
+        sender: None,
     })
 }
 
@@ -274,6 +278,7 @@ fn sample_decision(resource: &str) -> pb::Decision {
         rule: "APPLIED".to_owned(),
         explanation: "pay was applied; order is now in paid".to_owned(),
         result: Some(pb::Result {
+            sha256: Vec::new().into(),
             body: work::result(resource, "pay").into_bytes().into(),
             code: 200,
             ..pb::Result::default()

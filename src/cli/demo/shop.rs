@@ -133,6 +133,7 @@ impl<'a> Order<'a> {
             r#move: Some(to("paid")),
         };
         let result = Stored {
+            sha256: Bytes::new(),
             body: receipt.clone(),
             code: 200,
             content_type: "text/plain".into(),

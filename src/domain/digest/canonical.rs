@@ -11,6 +11,25 @@ pub(super) fn form(value: &Json<'_>) -> Vec<u8> {
     out
 }
 
+/// The bytes to be hashed where only parts count. The parts stand in the order of their pointers' bytes.
+pub(super) fn form_of_parts(parts: &[(&str, &Json<'_>)]) -> Vec<u8> {
+    let mut out = PREFIX.to_vec();
+    out.push(b'&');
+    for (pointer, part) in parts {
+        write_string(pointer, &mut out);
+        write(part, &mut out);
+    }
+    out.push(b';');
+    out
+}
+
+/// The form of a value alone.
+pub(super) fn bare_form(value: &Json<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(value, &mut out);
+    out
+}
+
 /// Recursion is bounded: no value is deeper than the reader lets through.
 fn write(value: &Json<'_>, out: &mut Vec<u8>) {
     match value {
@@ -38,11 +57,15 @@ fn write(value: &Json<'_>, out: &mut Vec<u8>) {
         Json::Object(members) => {
             out.push(b'{');
             for member in members {
+                if matches!(member.value, Json::LeftOut) {
+                    continue;
+                }
                 write_string(&member.name, out);
                 write(&member.value, out);
             }
             out.push(b'}');
         }
+        Json::LeftOut => {}
     }
 }
 

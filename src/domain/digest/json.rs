@@ -9,7 +9,7 @@ use std::fmt;
 use super::decimal::Decimal;
 
 /// The most arrays and objects around one value.
-pub(super) const LEVELS_MAX: usize = 100;
+pub const LEVELS_MAX: usize = 100;
 
 /// A JSON value that has a digest.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(super) enum Json<'a> {
     Array(Vec<Json<'a>>),
     /// In the order of names; no two names are equal.
     Object(Vec<Member<'a>>),
+    /// What stood here does not count.
+    LeftOut,
 }
 
 /// A member of an object.
@@ -62,6 +64,37 @@ impl fmt::Display for Fault {
 }
 
 impl<'a> Json<'a> {
+    /// What is directly in it, each with its name; an element is named by its number.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (Cow<'_, str>, &Self)> {
+        let (members, elements) = match self {
+            Self::Object(members) => (&members[..], &[][..]),
+            Self::Array(elements) => (&[][..], &elements[..]),
+            Self::Null | Self::Bool(_) | Self::Number(_) | Self::String(_) | Self::LeftOut => {
+                (&[][..], &[][..])
+            }
+        };
+        let members = members
+            .iter()
+            .map(|member| (Cow::Borrowed(&*member.name), &member.value));
+        let elements = elements
+            .iter()
+            .enumerate()
+            .map(|(at, element)| (Cow::Owned(at.to_string()), element));
+        members
+            .chain(elements)
+            .filter(|(_, part)| !matches!(part, Self::LeftOut))
+    }
+
+    /// Whether it is more than an empty form to be filled in.
+    pub(super) fn says_something(&self) -> bool {
+        match self {
+            Self::Null | Self::LeftOut => false,
+            Self::String(text) => !text.is_empty(),
+            Self::Bool(_) | Self::Number(_) => true,
+            Self::Array(_) | Self::Object(_) => self.parts().next().is_some(),
+        }
+    }
+
     /// Reads a whole text.
     pub(super) fn read(text: &'a [u8]) -> Result<Self, Fault> {
         let text = std::str::from_utf8(text)

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::Fold;
 use crate::domain::decision::{Decision, IncidentId, Layer, LiveRound, Rule, Snapshot, Verdict};
-use crate::domain::ids::{Holder, IdentityName, IdentityValue, Nonce, ResourceId, StateName};
+use crate::domain::ids::{
+    Holder, IdentityName, IdentityValue, Nonce, OperationId, ResourceId, StateName,
+};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::LeaseId;
 use crate::domain::request::Ttl;
@@ -131,6 +133,8 @@ impl Draft {
             incident: None,
             now: None,
             expected: Vec::new(),
+            differing: Vec::new(),
+            same_content_as: None,
             first_time_ms: None,
         };
         Self {
@@ -182,6 +186,14 @@ impl Draft {
 
     pub(super) fn expected(self, states: &[StateName]) -> Self {
         self.amend(|decision| decision.expected = states.to_vec())
+    }
+
+    pub(super) fn differing(self, fields: Vec<String>) -> Self {
+        self.amend(|decision| decision.differing = fields)
+    }
+
+    pub(super) fn same_content_as(self, earlier: Option<OperationId>) -> Self {
+        self.amend(|decision| decision.same_content_as = earlier)
     }
 
     pub(super) fn first_time(self, time_ms: u64) -> Self {

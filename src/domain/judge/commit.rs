@@ -106,6 +106,7 @@ impl Operation {
             + self.digest.bytes().len()
             + self.result.size()
             + round
+            + self.fields.as_bytes().len()
             + names.sum::<usize>()
     }
 }

@@ -4,6 +4,7 @@
 //! it. All that it wants written is one commit, whose guards are what the fold believed at its start. If a guard fails,
 //! nothing happened, and the same requests are folded again over what is true now.
 
+mod alert;
 mod answer;
 mod commit;
 mod fence;

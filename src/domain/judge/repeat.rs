@@ -1,5 +1,6 @@
 //! An operation that was decided before: the layers key, digest and replay.
 
+use super::alert::Found;
 use super::{Draft, Fold, Judged};
 use crate::domain::decision::{IncidentId, Layer, Rule, Verdict};
 use crate::domain::ids::Nonce;
@@ -13,7 +14,7 @@ impl Fold<'_> {
         let draft = if done.nonce == nonce {
             // Ours: the commit went through and only its reply was lost.
             self.first_answer(&done)
-        } else if done.digest != ask.intent.digest {
+        } else if !ask.intent.says_the_same(&done.digest) {
             self.conflict(ask, done)
         } else if done.verdict != Verdict::Applied {
             self.refused_again(ask, &done)
@@ -59,7 +60,8 @@ impl Fold<'_> {
         }
         // Another round ran the effect for what was refused already.
         let text = "a result came for an operation that had been refused";
-        let raised = self.evidence(ask, done.verdict, done.rule, text, Some(done));
+        let found = Found::new(done.verdict, done.rule, text);
+        let raised = self.evidence(ask, found, Some(done));
         let first = self.refusal_of(done);
         draft.incident(first.or(raised))
     }
@@ -80,14 +82,9 @@ impl Fold<'_> {
             let draft = Draft::new(Verdict::Replayed, Layer::Replay, Rule::OtherResult, text)
                 .result(done.result.clone())
                 .first_time(done.time_ms);
-            let incident = self.raise_about(
-                ask,
-                done,
-                Raised::OTHER_RESULT,
-                Verdict::Replayed,
-                Rule::OtherResult,
-                text,
-            );
+            let result = ask.result.clone().unwrap_or_default();
+            let found = Found::new(Verdict::Replayed, Rule::OtherResult, text);
+            let incident = self.keep_evidence(ask, result, found, Some(&done));
             return draft.incident(Some(incident)).fact();
         }
         if self.holds(reservation) {
@@ -95,62 +92,66 @@ impl Fold<'_> {
             let mut draft = self.told_again(&done);
             draft.certainty = super::Certainty::Confirm;
             if differs {
-                let (verdict, rule) = (Verdict::Replayed, Rule::OtherResult);
                 let text = "the operation was done before, outside this round, with another result";
-                let incident = self.evidence(ask, verdict, rule, text, Some(&done));
+                let found = Found::new(Verdict::Replayed, Rule::OtherResult, text);
+                let incident = self.evidence(ask, found, Some(&done));
                 return draft.incident(incident);
             }
             return draft;
         }
         let text = "the reservation is over, and the operation was finished without it";
         let draft = Draft::new(Verdict::Fenced, Layer::Replay, Rule::DoneWithoutRound, text);
-        let rule = Rule::DoneWithoutRound;
-        let incident = self.evidence(ask, Verdict::Fenced, rule, text, Some(&done));
+        let found = Found::new(Verdict::Fenced, Rule::DoneWithoutRound, text);
+        let incident = self.evidence(ask, found, Some(&done));
         self.showing(draft.incident(incident))
     }
 
     fn conflict(&mut self, ask: &Transition, done: Operation) -> Draft {
-        let text = "the operation was seen before with other content";
-        let time_ms = done.time_ms;
         let (verdict, rule) = (Verdict::Conflict, Rule::OtherContent);
-        // What an effect said under a round is kept for each round; else one incident tells it all.
-        let incident = self
-            .evidence(ask, verdict, rule, text, Some(&done))
-            .unwrap_or_else(|| self.raise_about(ask, done, Raised::CONFLICT, verdict, rule, text));
+        let (before, now) = (done.digest.scheme(), ask.intent.digest.scheme());
+        let text = if before == now {
+            "the operation was seen before with other content".to_owned()
+        } else {
+            // The same content in another form cannot be told from another content.
+            format!(
+                "the operation was seen before with a content in another form: {before} then, {now} now"
+            )
+        };
+        let beside = &ask.intent.beside;
+        let fields = beside.differing(&done.digest, &done.fields, done.nonce);
+        let found = Found {
+            fields: &fields,
+            ..Found::new(verdict, rule, &text)
+        };
+        let time_ms = done.time_ms;
+        let incident = match self.evidence(ask, found, Some(&done)) {
+            Some(incident) => incident,
+            None => self.raise_conflict(ask, done, found),
+        };
         Draft::new(verdict, Layer::Digest, rule, text)
             .incident(Some(incident))
+            .differing(fields)
             .first_time(time_ms)
             .fact()
     }
 
-    /// Raises an incident about a finished operation, once: the operation remembers that it was raised.
-    fn raise_about(
+    /// Raises an incident about a conflict, once: the operation remembers that it was raised.
+    fn raise_conflict(
         &mut self,
         ask: &Transition,
         mut done: Operation,
-        kind: Raised,
-        verdict: Verdict,
-        rule: Rule,
-        text: &str,
+        found: Found<'_>,
     ) -> IncidentId {
-        let id = Incident::id_of(self.resource, &done.id, verdict, rule, &[]);
-        if done.raised.has(kind) {
+        let mut incident = self.found(ask, found, Some(&done));
+        let id = incident.id.clone();
+        if done.raised.has(Raised::CONFLICT) {
             return id;
         }
-        done.raised = done.raised.with(kind);
-        self.incident(Incident {
-            id: id.clone(),
-            resource: self.resource.clone(),
-            operation: done.id.clone(),
-            verdict,
-            rule,
-            explanation: text.to_owned(),
-            time_ms: self.time_ms,
-            first_digest: Some(done.digest.clone()),
-            digest: ask.intent.digest.clone(),
-            evidence: ask.result.clone().filter(|result| !result.is_empty()),
-            state: self.record.state.clone(),
-        });
+        if let Some(result) = ask.result.clone().filter(|result| !result.is_empty()) {
+            incident.evidence.push(self.evidence_of(ask, result));
+        }
+        self.incident(incident);
+        done.raised = done.raised.with(Raised::CONFLICT);
         let inline = self
             .record
             .operations
@@ -169,48 +170,9 @@ impl Fold<'_> {
         id
     }
 
-    /// Keeps the result that a round brings and that is not taken: its effect may have run.
-    pub(super) fn evidence(
-        &mut self,
-        ask: &Transition,
-        verdict: Verdict,
-        rule: Rule,
-        text: &str,
-        done: Option<&Operation>,
-    ) -> Option<IncidentId> {
-        let evidence = ask.result.clone().filter(|result| !result.is_empty())?;
-        let round = ask.reservation.as_ref()?.round();
-        let operation = &ask.intent.operation;
-        // Another result of the same round is another piece of evidence.
-        let distinct = [&round.as_bytes()[..], &evidence.fingerprint()[..]].concat();
-        let id = Incident::id_of(self.resource, operation, verdict, rule, &distinct);
-        self.incident(Incident {
-            id: id.clone(),
-            resource: self.resource.clone(),
-            operation: operation.clone(),
-            verdict,
-            rule,
-            explanation: text.to_owned(),
-            time_ms: self.time_ms,
-            first_digest: done.map(|done| done.digest.clone()),
-            digest: ask.intent.digest.clone(),
-            evidence: Some(evidence),
-            state: self.record.state.clone(),
-        });
-        Some(id)
-    }
-
-    /// Adds an incident to the commit, once.
-    pub(super) fn incident(&mut self, incident: Incident) {
-        if self.incidents.iter().all(|raised| raised.id != incident.id) {
-            self.bytes += incident.evidence.as_ref().map_or(0, |result| result.size());
-            self.incidents.push(incident);
-        }
-    }
-
     fn refusal_of(&self, done: &Operation) -> Option<IncidentId> {
         let raised = done.raised.has(Raised::REFUSAL);
-        raised.then(|| Incident::id_of(self.resource, &done.id, done.verdict, done.rule, &[]))
+        raised.then(|| Incident::id_of(self.resource, &done.id, done.verdict, done.rule))
     }
 }
 

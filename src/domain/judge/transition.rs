@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use super::alert::Found;
 use super::repeat::verdict_draft;
 use super::{Draft, Fold, Judged};
 use crate::domain::decision::{Layer, Rule, Verdict};
-use crate::domain::ids::Nonce;
-use crate::domain::incident::Incident;
+use crate::domain::ids::{Nonce, OperationId};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
     IDENTITY_NAMES_REMEMBERED_MAX, NamedValue, Operation, REPLACED_VALUES_MAX, Raised, Record,
@@ -54,7 +54,7 @@ impl Fold<'_> {
             Some(reservation) => {
                 let draft = self.round_over(reservation);
                 let (rule, text) = (Rule::Over, "a result came from a reservation that is over");
-                let incident = self.evidence(ask, Verdict::Fenced, rule, text, None);
+                let incident = self.evidence(ask, Found::new(Verdict::Fenced, rule, text), None);
                 Some(draft.incident(incident))
             }
             None => self.live_round().map(|(round, _)| self.busy(round)),
@@ -68,9 +68,27 @@ impl Fold<'_> {
             rule,
         };
         let operation = self.finished(ask, nonce, objection, result.clone());
-        let draft = verdict_draft(&operation).result(result);
+        let draft = verdict_draft(&operation)
+            .result(result)
+            .same_content_as(self.twin_of(ask, rule));
         self.keep(operation);
         Judged::Answered(Box::new(self.showing(draft)))
+    }
+
+    /// Another operation that did the same with the same content, as far as the record shows at once.
+    fn twin_of(&self, ask: &Transition, rule: Rule) -> Option<OperationId> {
+        let intent = &ask.intent;
+        if !intent.beside.says_something() {
+            return None;
+        }
+        let mut inline = self.record.operations.iter().rev();
+        let twin = inline.find(|other| {
+            other.verdict == Verdict::Applied
+                && other.rule == rule
+                && other.fields.same_move(intent.movement.as_ref())
+                && intent.says_the_same(&other.digest)
+        });
+        twin.map(|other| other.id.clone())
     }
 
     /// Stores a "no" that a duplicate must get again; passes on one that may become a "yes".
@@ -99,21 +117,14 @@ impl Fold<'_> {
         // A message of a replaced round is settled quietly, unless it says that its effect ran.
         if layer == Layer::State || evidence.is_some() {
             operation.raised = Raised::REFUSAL;
-            let id = Incident::id_of(self.resource, &operation.id, verdict, rule, &[]);
-            draft = draft.incident(Some(id.clone()));
-            self.incident(Incident {
-                id,
-                resource: self.resource.clone(),
-                operation: operation.id.clone(),
-                verdict,
-                rule,
-                explanation: draft.explanation().to_owned(),
-                time_ms: self.time_ms,
-                first_digest: None,
-                digest: operation.digest.clone(),
-                evidence,
-                state: operation.state.clone(),
-            });
+            let found = Found::new(verdict, rule, draft.explanation());
+            let mut incident = self.found(ask, found, None);
+            incident.evidence = evidence
+                .map(|result| self.evidence_of(ask, result))
+                .into_iter()
+                .collect();
+            draft = draft.incident(Some(incident.id.clone()));
+            self.incident(incident);
         }
         self.keep(operation);
         Judged::Answered(Box::new(self.showing(draft)))
@@ -144,6 +155,7 @@ impl Fold<'_> {
                 .flatten(),
             expected: Vec::new(),
             raised: Raised::default(),
+            fields: ask.intent.field_hashes(nonce),
         }
     }
 

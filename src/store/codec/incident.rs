@@ -1,17 +1,21 @@
-//! Incidents.
+//! Incidents, and their parts, which look the same.
 
 use super::operation::{
     digest_from_message, digest_to_message, result_from_message, result_to_message, rule,
     state_text, verdict,
 };
-use super::{field, maybe_state, missing};
+use super::{at_most, field, maybe_nonce, maybe_state, missing, nonce_bytes};
 use crate::domain::decision::IncidentId;
-use crate::domain::ids::{Kind, OperationId, ResourceId};
-use crate::domain::incident::{Incident, verdict_code};
+use crate::domain::digest::FIELDS_TOLD_MAX;
+use crate::domain::ids::{Holder, Kind, OperationId, ResourceId};
+use crate::domain::incident::{Closing, Evidence, Incident, Reason, verdict_code};
 use crate::domain::invalid::Invalid;
 use crate::proto::store_v1 as pb;
 
+/// Of the evidence only the first piece is written: the others are in parts of their own.
 pub(super) fn to_message(incident: &Incident) -> pb::Incident {
+    let evidence = incident.evidence.first();
+    let sender = incident.sender.as_ref();
     pb::Incident {
         id: incident.id.0.clone(),
         kind: incident.resource.kind().as_str().to_owned(),
@@ -23,13 +27,51 @@ pub(super) fn to_message(incident: &Incident) -> pb::Incident {
         time_ms: incident.time_ms,
         first_digest: incident.first_digest.as_ref().map(digest_to_message),
         digest: Some(digest_to_message(&incident.digest)),
-        evidence: incident.evidence.as_ref().map(result_to_message),
+        evidence: evidence.map(|evidence| result_to_message(&evidence.result)),
         state: state_text(incident.state.as_ref()),
+        again: incident.again,
+        last_ms: if incident.last_ms == incident.time_ms {
+            0
+        } else {
+            incident.last_ms
+        },
+        sender: sender
+            .map(|name| name.as_str().to_owned())
+            .unwrap_or_default(),
+        fields: incident.fields.clone(),
+        closing: incident.closing.as_ref().map(|closing| pb::Closing {
+            time_ms: closing.time_ms,
+            by: closing.by.as_str().to_owned(),
+            reason: closing.reason.as_str().to_owned(),
+            evidence: u32::try_from(closing.evidence).unwrap_or(u32::MAX),
+        }),
+        round: evidence
+            .and_then(|evidence| evidence.round)
+            .map(nonce_bytes)
+            .unwrap_or_default(),
+        last_digest: incident.last_digest.as_ref().map(digest_to_message),
     }
 }
 
 pub(super) fn from_message(message: pb::Incident) -> Result<Incident, Invalid> {
     let kind = field("kind", Kind::parse(&message.kind))?;
+    let digest = digest_from_message("digest", message.digest)?.ok_or_else(|| missing("digest"))?;
+    let sender = match message.sender.as_str() {
+        "" => None,
+        sender => Some(field("sender", Holder::parse(sender))?),
+    };
+    at_most("fields", message.fields.len(), FIELDS_TOLD_MAX)?;
+    let round = maybe_nonce("round", &message.round)?;
+    let evidence = match message.evidence {
+        Some(result) => vec![Evidence {
+            result: result_from_message("evidence", result)?,
+            round,
+            digest: digest.clone(),
+            sender: sender.clone(),
+            time_ms: message.time_ms,
+        }],
+        None => Vec::new(),
+    };
     Ok(Incident {
         id: IncidentId(message.id),
         resource: field("resource_id", ResourceId::new(kind, &message.resource_id))?,
@@ -39,11 +81,27 @@ pub(super) fn from_message(message: pb::Incident) -> Result<Incident, Invalid> {
         explanation: message.explanation,
         time_ms: message.time_ms,
         first_digest: digest_from_message("first_digest", message.first_digest)?,
-        digest: digest_from_message("digest", message.digest)?.ok_or_else(|| missing("digest"))?,
-        evidence: message
-            .evidence
-            .map(|evidence| result_from_message("evidence", evidence))
-            .transpose()?,
+        digest,
+        evidence,
+        more_evidence: 0,
         state: maybe_state("state", &message.state)?,
+        sender,
+        fields: message.fields,
+        again: message.again,
+        last_ms: match message.last_ms {
+            0 => message.time_ms,
+            last => last,
+        },
+        last_digest: digest_from_message("last_digest", message.last_digest)?,
+        closing: message.closing.map(closing).transpose()?,
+    })
+}
+
+fn closing(message: pb::Closing) -> Result<Closing, Invalid> {
+    Ok(Closing {
+        time_ms: message.time_ms,
+        by: field("closing.by", Holder::parse(&message.by))?,
+        reason: field("closing.reason", Reason::parse(&message.reason))?,
+        evidence: usize::try_from(message.evidence).unwrap_or(usize::MAX),
     })
 }

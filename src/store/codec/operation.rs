@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{field, maybe_nonce, maybe_state, missing, nonce, nonce_bytes};
 use crate::domain::decision::{Rule, Verdict};
-use crate::domain::digest::{ContentDigest, DigestScheme};
+use crate::domain::digest::{ContentDigest, DigestScheme, FieldHashes};
 use crate::domain::ids::{OperationId, StateName};
 use crate::domain::incident::{verdict_code, verdict_from_code};
 use crate::domain::invalid::Invalid;
@@ -29,6 +29,7 @@ pub(super) fn to_message(operation: &Operation) -> pb::Operation {
             .map(|state| state.as_str().to_owned())
             .collect(),
         raised: operation.raised.bits(),
+        fields: Bytes::copy_from_slice(operation.fields.as_bytes()),
     }
 }
 
@@ -53,6 +54,8 @@ pub(super) fn from_message(message: pb::Operation) -> Result<Operation, Invalid>
             .map(|state| field("operation.expected", StateName::parse(state)))
             .collect::<Result<_, _>>()?,
         raised: Raised::from_bits(message.raised),
+        fields: FieldHashes::from_bytes(&message.fields)
+            .ok_or_else(|| Invalid::new("operation.fields is no list of field hashes"))?,
     })
 }
 

@@ -9,11 +9,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::domain::decision::{IncidentId, Rule, Verdict};
-use crate::domain::digest::{ContentDigest, DigestScheme};
+use crate::domain::digest::{ContentDigest, DigestScheme, FieldHashes};
 use crate::domain::ids::{
     Holder, IdentityName, IdentityValue, Kind, Nonce, OperationId, RequestId, ResourceId, StateName,
 };
-use crate::domain::incident::{Incident, verdict_from_code};
+use crate::domain::incident::{Closing, Evidence, Incident, Reason, verdict_from_code};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
     LeaseId, NamedValue, Operation, PastRound, Raised, Record, Round, RoundEnd, ValueHash, Visit,
@@ -77,15 +77,33 @@ pub(super) fn results() -> impl Strategy<Value = StoredResult> {
         })
 }
 
+/// Bytes as they are kept of a content's fields: none, of leaves, or of the outermost members.
+pub(super) fn field_hashes() -> impl Strategy<Value = Vec<u8>> {
+    let fields = (1..=2_u8, any::<[u8; 2]>(), vec(any::<[u8; 4]>(), 0..=16));
+    option::of(fields).prop_map(|fields| {
+        fields.map_or_else(Vec::new, |(grain, mark, fields)| {
+            let mut bytes = vec![grain];
+            bytes.extend(mark);
+            bytes.extend(fields.concat());
+            bytes
+        })
+    })
+}
+
 pub(super) fn operations() -> impl Strategy<Value = Operation> {
     (
         (operation_ids(), digests(), verdicts(), rules(), results()),
         (any::<u64>(), nonces(), option::of(nonces())),
-        (option::of(states()), vec(states(), 0..4), any::<u32>()),
+        (
+            option::of(states()),
+            vec(states(), 0..4),
+            any::<u32>(),
+            field_hashes(),
+        ),
     )
         .prop_map(
             |((id, digest, verdict, rule, result), (time_ms, nonce, round), rest)| {
-                let (state, expected, raised) = rest;
+                let (state, expected, raised, fields) = rest;
                 Operation {
                     id,
                     digest,
@@ -98,6 +116,7 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                     state,
                     expected,
                     raised: Raised::from_bits(raised),
+                    fields: FieldHashes::from_bytes(&fields).unwrap(),
                 }
             },
         )
@@ -178,33 +197,69 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
         )
 }
 
+pub(super) fn closings() -> impl Strategy<Value = Closing> {
+    (
+        any::<u64>(),
+        "\\PC{1,20}",
+        "[a-z]\\PC{0,40}",
+        0..1_000_usize,
+    )
+        .prop_map(|(time_ms, by, reason, evidence)| Closing {
+            time_ms,
+            by: Holder::parse(&by).unwrap(),
+            reason: Reason::parse(&reason).unwrap(),
+            evidence,
+        })
+}
+
 pub(super) fn incidents() -> impl Strategy<Value = Incident> {
     (
         ("\\PC{1,12}", "[a-z]{1,4}", "\\PC{1,12}", operation_ids()),
-        (verdicts(), rules(), "\\PC{0,40}", any::<u64>()),
+        (verdicts(), rules(), "\\PC{0,40}", 1..=u64::MAX),
         (
             option::of(digests()),
             digests(),
-            option::of(results()),
+            option::of((results(), option::of(nonces()))),
             option::of(states()),
         ),
+        (
+            (option::of("\\PC{1,20}"), vec("/\\PC{0,12}", 0..4)),
+            (any::<u32>(), 1..=u64::MAX),
+            (option::of(digests()), option::of(closings())),
+        ),
     )
-        .prop_map(
-            |((id, kind, resource, operation), (verdict, rule, explanation, time_ms), rest)| {
-                let (first_digest, digest, evidence, state) = rest;
-                Incident {
-                    id: IncidentId(id),
-                    resource: ResourceId::new(Kind::parse(&kind).unwrap(), &resource).unwrap(),
-                    operation,
-                    verdict,
-                    rule,
-                    explanation,
-                    time_ms,
-                    first_digest,
-                    digest,
-                    evidence,
-                    state,
-                }
-            },
-        )
+        .prop_map(|(names, found, content, since)| {
+            let (id, kind, resource, operation) = names;
+            let (verdict, rule, explanation, time_ms) = found;
+            let (first_digest, digest, evidence, state) = content;
+            let ((sender, fields), (again, last_ms), (last_digest, closing)) = since;
+            let sender = sender.map(|sender| Holder::parse(&sender).unwrap());
+            let evidence = evidence.map(|(result, round)| Evidence {
+                result,
+                round,
+                digest: digest.clone(),
+                sender: sender.clone(),
+                time_ms,
+            });
+            Incident {
+                id: IncidentId(id),
+                resource: ResourceId::new(Kind::parse(&kind).unwrap(), &resource).unwrap(),
+                operation,
+                verdict,
+                rule,
+                explanation,
+                time_ms,
+                first_digest,
+                digest,
+                evidence: evidence.into_iter().collect(),
+                more_evidence: 0,
+                state,
+                sender,
+                fields,
+                again,
+                last_ms,
+                last_digest,
+                closing,
+            }
+        })
 }

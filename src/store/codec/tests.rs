@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use super::strategies::{incidents, nonces, operations, records};
 use super::*;
 use crate::domain::decision::{Rule, Verdict};
-use crate::domain::digest::ContentDigest;
+use crate::domain::digest::{ContentDigest, FieldHashes};
 use crate::domain::ids::{Holder, Kind, RequestId, ResourceId, StateName};
+use crate::domain::incident::Evidence;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{LeaseId, Raised, Round, RoundEnd, ValueHash, Visit};
 use crate::domain::request::Ttl;
@@ -52,6 +53,8 @@ fn ordinary() -> Record {
         state: None,
         expected: Vec::new(),
         raised: Raised::default(),
+        // As three fields leave them.
+        fields: FieldHashes::from_bytes(&[1, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]).unwrap(),
     };
     Record {
         operations: vec![operation],
@@ -106,10 +109,24 @@ fn an_empty_result_that_was_reported_differs_from_none() {
         time_ms: 0,
         first_digest: None,
         digest: ContentDigest::none(),
-        evidence: Some(StoredResult::default()),
+        evidence: Vec::new(),
+        more_evidence: 0,
         state: None,
+        sender: None,
+        fields: Vec::new(),
+        again: 0,
+        last_ms: 0,
+        last_digest: None,
+        closing: None,
     };
-    for evidence in [Some(StoredResult::default()), None] {
+    let empty = Evidence {
+        result: StoredResult::default(),
+        round: None,
+        digest: ContentDigest::none(),
+        sender: None,
+        time_ms: 0,
+    };
+    for evidence in [vec![empty], Vec::new()] {
         incident.evidence = evidence;
         let value = encode_incident(&key, &incident);
         assert_eq!(

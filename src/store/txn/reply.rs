@@ -5,6 +5,7 @@ use etcd_client::proto::{
 };
 
 use super::{Prepared, Reading, ResourceKeys};
+use crate::domain::decision::IncidentId;
 use crate::domain::record::LeaseId;
 use crate::domain::token::Revision;
 use crate::store::codec::{self, corrupt};
@@ -40,7 +41,8 @@ pub(in crate::store) fn batch_outcome(
                 return Err(malformed());
             };
             if reply.succeeded {
-                return Ok(Ok(MemberOutcome::Committed));
+                let raised = raised(&member.0.incidents, reply.responses)?;
+                return Ok(Ok(MemberOutcome::Committed { raised }));
             }
             let mut responses = reply.responses.into_iter();
             Ok(seen(&member.0.keys, &mut responses)?
@@ -48,6 +50,30 @@ pub(in crate::store) fn batch_outcome(
         })
         .collect::<Result<_, StoreError>>()?;
     Ok(BatchOutcome { revision, members })
+}
+
+/// Those of a member's incidents that were not there before. Of all that it writes only they are transactions.
+fn raised(
+    incidents: &[IncidentId],
+    responses: Vec<PbResponseOp>,
+) -> Result<Vec<IncidentId>, StoreError> {
+    let nested: Vec<bool> = responses
+        .into_iter()
+        .filter_map(|response| match response.response {
+            Some(PbTxnOpResponse::ResponseTxn(reply)) => Some(reply.succeeded),
+            Some(
+                PbTxnOpResponse::ResponseRange(_)
+                | PbTxnOpResponse::ResponsePut(_)
+                | PbTxnOpResponse::ResponseDeleteRange(_),
+            )
+            | None => None,
+        })
+        .collect();
+    if nested.len() != incidents.len() {
+        return Err(malformed());
+    }
+    let new = incidents.iter().zip(nested).filter(|(_, new)| *new);
+    Ok(new.map(|(id, _)| id.clone()).collect())
 }
 
 /// What a read found, without the timeline.

@@ -6,7 +6,7 @@ use prost::Message as _;
 use super::batch::BATCH_MEMBERS_MAX;
 use super::*;
 use crate::domain::decision::{Rule, Verdict};
-use crate::domain::digest::ContentDigest;
+use crate::domain::digest::{ContentDigest, FieldHashes};
 use crate::domain::ids::{Kind, Nonce};
 use crate::domain::incident::Incident;
 use crate::domain::outcome::StoredResult;
@@ -34,6 +34,7 @@ fn operation(id: usize, body: usize) -> Operation {
         state: None,
         expected: Vec::new(),
         raised: Raised::default(),
+        fields: FieldHashes::default(),
     }
 }
 
@@ -48,8 +49,15 @@ fn incident(id: &str) -> Incident {
         time_ms: 1,
         first_digest: None,
         digest: ContentDigest::none(),
-        evidence: None,
+        evidence: Vec::new(),
+        more_evidence: 0,
         state: None,
+        sender: None,
+        fields: Vec::new(),
+        again: 0,
+        last_ms: 1,
+        last_digest: None,
+        closing: None,
     }
 }
 

@@ -55,6 +55,7 @@ pub(crate) fn decision(decision: Decision) -> pb::Decision {
             .iter()
             .map(|state| state.as_str().to_owned())
             .collect(),
+        differing_fields: decision.differing,
         first_time: decision.first_time_ms.map(span::timestamp),
     }
 }

@@ -31,8 +31,8 @@ pub(crate) fn reserve(request: pb::ReserveRequest, peer: &str) -> Result<Reserve
     })
 }
 
-/// Reads a Transition.
-pub(crate) fn transition(request: pb::TransitionRequest) -> Result<Transition, Fault> {
+/// Reads a Transition. `peer` names the caller.
+pub(crate) fn transition(request: pb::TransitionRequest, peer: &str) -> Result<Transition, Fault> {
     let resource = resource(request.resource)?;
     let reservation = present(&request.reservation_id)
         .map(reservation)
@@ -57,6 +57,7 @@ pub(crate) fn transition(request: pb::TransitionRequest) -> Result<Transition, F
         intent: intent::from_wire(wire)?,
         reservation,
         result: stored,
+        sender: Holder::parse(peer).ok(),
     })
 }
 

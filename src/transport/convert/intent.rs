@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::digest::ContentDigest;
+use crate::domain::digest::{Content, Given};
 use crate::domain::ids::{IdentityName, IdentityValue, OperationId, StateName};
+use crate::domain::machine::DigestRule;
 use crate::domain::request::{FROM_STATES_MAX, IDENTITY_NAMES_MAX, Identity, Intent, Move};
 use crate::engine::Fault;
 use crate::proto::v1 as pb;
-use crate::proto::v1::intent::Content;
+use crate::proto::v1::intent::Content as Wire;
 
 use super::{at, present, refused, shown};
 
@@ -26,26 +27,32 @@ pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
             "must be absent without a move: where no state changes, none is judged",
         ));
     }
+    // Last, for it is the only part that takes time.
+    let content = content(intent.content.as_ref(), &DigestRule::Whole)?;
     Ok(Intent {
         operation,
         identity,
-        // Last, for it is the only part that takes time.
-        digest: digest(intent.content.as_ref())?,
+        digest: content.digest,
+        beside: content.beside,
         from,
         movement,
     })
 }
 
-fn digest(content: Option<&Content>) -> Result<ContentDigest, Fault> {
-    match content {
-        Some(Content::Json(text)) => at("intent.json", ContentDigest::of_json(text)),
-        Some(Content::Raw(bytes)) => at("intent.raw", ContentDigest::of_raw(bytes)),
-        Some(Content::Digest(digest)) => at("intent.digest", ContentDigest::given(digest)),
-        None => Err(refused(
-            "intent.content",
-            "is required: json, raw or digest; an empty raw means that the message has none",
-        )),
-    }
+/// Reads the content under the rule that says what of it counts.
+fn content(content: Option<&Wire>, rule: &DigestRule) -> Result<Content, Fault> {
+    let (field, given) = match content {
+        Some(Wire::Json(text)) => ("intent.json", Given::Json(text)),
+        Some(Wire::Raw(bytes)) => ("intent.raw", Given::Raw(bytes)),
+        Some(Wire::Digest(digest)) => ("intent.digest", Given::Digest(digest)),
+        None => {
+            return Err(refused(
+                "intent.content",
+                "is required: json, raw or digest; an empty raw means that the message has none",
+            ));
+        }
+    };
+    at(field, Content::read(given, rule))
 }
 
 fn identity(field: &str, values: &BTreeMap<String, String>) -> Result<Identity, Fault> {

@@ -2,7 +2,7 @@
 
 pub(super) mod answer;
 pub(super) mod ask;
-mod incident;
+pub(super) mod incident;
 mod intent;
 pub(super) mod page;
 mod result;

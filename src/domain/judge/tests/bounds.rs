@@ -24,8 +24,9 @@ fn bytes_of(folded: &super::play::Folded) -> usize {
     let evidence = write
         .incidents
         .iter()
-        .filter_map(|one| one.evidence.as_ref());
-    apart + record.map(Operation::size).sum::<usize>() + evidence.map(|e| e.size()).sum::<usize>()
+        .flat_map(|one| &one.evidence)
+        .map(|evidence| evidence.result.size());
+    apart + record.map(Operation::size).sum::<usize>() + evidence.sum::<usize>()
 }
 
 #[test]

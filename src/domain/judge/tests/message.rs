@@ -4,12 +4,13 @@ use bytes::Bytes;
 
 use super::play::{LEASE, Play};
 use crate::domain::decision::Verdict;
-use crate::domain::digest::ContentDigest;
+use crate::domain::digest::{Content, Given};
 use crate::domain::ids::{
-    IdentityName, IdentityValue, Nonce, OperationId, RequestId, ReservationId, ResourceId,
+    Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, ReservationId, ResourceId,
     StateName,
 };
 use crate::domain::judge::{Answer, Ask, HeldRound};
+use crate::domain::machine::DigestRule;
 use crate::domain::outcome::StoredResult;
 use crate::domain::request::{
     EndedRounds, Fence, Identity, Intent, Move, Reserve, Transition, Ttl,
@@ -111,11 +112,22 @@ impl Message {
         self
     }
 
+    /// JSON if it looks like it, else bytes.
+    fn given(&self) -> Given<'_> {
+        let content = self.content.as_bytes();
+        match content {
+            [b'{' | b'[' | b'"', ..] => Given::Json(content),
+            _ => Given::Raw(content),
+        }
+    }
+
     pub(super) fn ask(&self, resource: &ResourceId, nonce: Nonce) -> Ask {
+        let content = Content::read(self.given(), &DigestRule::Whole).unwrap();
         let intent = Intent {
             operation: self.operation.clone(),
             identity: self.identity.clone(),
-            digest: ContentDigest::of_raw(self.content.as_bytes()).unwrap(),
+            digest: content.digest,
+            beside: content.beside,
             from: self.from.clone(),
             movement: self.movement.clone(),
         };
@@ -124,6 +136,7 @@ impl Message {
             intent,
             reservation: self.under.clone(),
             result: self.result.clone(),
+            sender: Some(Holder::parse("sender").unwrap()),
         };
         Ask::Transition(Box::new(transition), nonce)
     }

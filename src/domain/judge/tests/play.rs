@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::decision::{Decision, IncidentId, Snapshot};
 use crate::domain::ids::{Kind, Nonce, OperationId, ReservationId, ResourceId};
-use crate::domain::incident::Incident;
+use crate::domain::incident::{Evidence, Incident};
 use crate::domain::judge::{
     Answer, Ask, Draft, FOLD_WRITES_MAX, Fold, HeldRound, Judged, RecordWrite, ReservationChange,
     Standing,
@@ -134,12 +134,27 @@ impl Play {
             self.apart.insert(operation.id.clone(), operation);
         }
         for incident in write.incidents {
-            self.incidents
-                .entry(incident.id.clone())
-                .or_insert(incident);
+            self.raise(incident);
         }
         self.check();
         Ok(Some(at))
+    }
+
+    /// The first report stays; other evidence is added to it, each piece once.
+    fn raise(&mut self, incident: Incident) {
+        let id = incident.id.0.split('.').next().unwrap().to_owned();
+        let known = self
+            .incidents
+            .entry(IncidentId(id))
+            .or_insert_with(|| incident.clone());
+        for evidence in incident.evidence {
+            let same = |other: &Evidence| {
+                (other.round, &other.result) == (evidence.round, &evidence.result)
+            };
+            if !known.evidence.iter().any(same) {
+                known.evidence.push(evidence);
+            }
+        }
     }
 
     /// What must hold of whatever was written.
