@@ -26,7 +26,7 @@
 //! | resource | what is coordinated: a kind and an id |
 //! | operation | one business action, named by the sender's stable `operation_id`, scoped to its resource |
 //! | request | one attempt of a caller, named by a fresh `request_id`; a retry of that very call repeats it |
-//! | digest | the hash that tells the same content from another |
+//! | content, digest | what a message says, and the hash that tells the same content from another |
 //! | identity | the smallest named values that prove which round a message belongs to |
 //! | reservation | one round of holding a resource: an id, a token, a TTL, a lease |
 //! | round | a reservation, seen from its resource: at most one is live |
@@ -39,7 +39,8 @@
 //! | spilled | moved from the record to a key of its own |
 //! | machine | the states and events of one kind, from a file; nothing is judged by it yet |
 //! | disposition | what becomes of an event in a state, as far as the machine tells |
-//! | incident | a durable record of something that a person must judge |
+//! | incident | a durable record of something that a person must judge; one for each operation and kind of finding |
+//! | evidence | a result that was not taken, though its effect may have run; kept in the incident |
 //! | timeline | the history since the store was last restored; owns the base of the tokens |
 
 pub mod cli;

@@ -220,6 +220,19 @@ async fn the_machine_commands_run_as_shown_and_the_machine_shown_is_sound() {
     assert!(shown.contains(told), "{line}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_digest_lines_run_as_shown() {
+    let script = marked("digest");
+    let said =
+        shell(script.replace("target/debug/fencepost", env!("CARGO_BIN_EXE_fencepost"))).await;
+    let mut lines = said.lines();
+    assert!(lines.next().unwrap().starts_with("json-v1 "), "{said}");
+    assert!(
+        lines.next().unwrap().ends_with(" vectors, 0 wrong"),
+        "{said}"
+    );
+}
+
 #[test]
 fn the_handler_shown_is_the_one_that_runs() {
     let example = std::fs::read_to_string(root().join("examples/python/webhook.py")).unwrap();
@@ -384,7 +397,13 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| calls of several steps (Reserve, Renew, Release) under way, those included whose callers have left | {WORKS_MAX} |",
         "| calls under way; bytes of their messages | {CALLS_UNDER_WAY_MAX}; {BYTES_HELD_MAX/1048576} MiB |",
         "| contents over 64 KiB digested at once | {SLOW_DIGESTS_MAX} |",
-        "| log lines of one kind of trouble with etcd | {LINES_MAX} a second, the rest counted |",
+        "| parts of a content that a rule names | {LIST_ITEMS_MAX} JSON Pointers of {POINTER_BYTES_MAX} bytes |",
+        "| fields of a content: kept, compared, named | {FIELDS_KEPT_MAX}, {FIELDS_COMPARED_MAX}, {FIELDS_TOLD_MAX} |",
+        "| evidence of an incident shown at once (all is kept) | {EVIDENCE_SHOWN_MAX} |",
+        "| reason for closing an incident | {REASON_BYTES_MAX} bytes |",
+        "| page of incidents | {PAGE_SIZE_MAX}, {PAGE_SIZE_DEFAULT} if not said; {PAGE_BYTES_MAX/1048576} MiB; {KEYS_PER_PAGE_MAX} stored values looked at |",
+        "| incidents whose repetitions wait to be written | {INCIDENTS_COUNTED_MAX} |",
+        "| log lines of one kind of trouble | {LINES_MAX} a second, the rest counted |",
     ];
     assert_eq!(rows, told.map(filled));
 }
@@ -406,7 +425,9 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
             &[
                 "1 to {NAME_BYTES_MAX} characters out of A-Z a-z 0-9 _ . -",
                 "1 to {RESOURCE_ID_BYTES_MAX} bytes of UTF-8 without NUL",
-                "At most {RESULT_BODY_BYTES_MAX} bytes. Absent or empty: the result is empty",
+                "At most {RESULT_BODY_BYTES_MAX} bytes; over it the request is refused before anything is written",
+                "At most {FIELDS_TOLD_MAX}, each of at most {POINTER_BYTES_MAX} bytes",
+                "beyond {FIELDS_KEPT_MAX} values the members of the outermost object are compared",
                 "0 to {CODE_MAX}. 0: none",
                 "At most {CONTENT_TYPE_BYTES_MAX} bytes. Absent: none.",
                 "At most {HEADERS_MAX}, in the order sent, {HEADERS_BYTES_MAX} bytes of names and values together.",
@@ -432,7 +453,13 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
         ),
         (
             told("operator.proto"),
-            &["1 to {PAGE_SIZE_MAX}. 0: {PAGE_SIZE_DEFAULT}. Larger: {PAGE_SIZE_MAX}."][..],
+            &[
+                "1 to {PAGE_SIZE_MAX}. 0: {PAGE_SIZE_DEFAULT}. Larger: {PAGE_SIZE_MAX}.",
+                "when it has grown to {PAGE_BYTES_MAX/1048576} MiB, and under a filter when {KEYS_PER_PAGE_MAX} stored values",
+                "at most {EVIDENCE_SHOWN_MAX} pieces of its evidence",
+                "At most {REASON_BYTES_MAX} bytes, not blank.",
+                "Who closes it, for people. At most {HOLDER_BYTES_MAX} bytes.",
+            ][..],
         ),
     ];
     for (text, phrases) in files {

@@ -51,11 +51,6 @@ pub(super) struct DigestArgs {
 impl DigestArgs {
     /// Prints the scheme and the digest.
     pub(super) fn run(self) -> Result<Exit, Trouble> {
-        if !self.include.is_empty() && !self.exclude.is_empty() {
-            return Err(Trouble::usage(
-                "--include and --exclude exclude each other; give one of them",
-            ));
-        }
         let rule = match (self.include.is_empty(), self.exclude.is_empty()) {
             (false, _) => DigestRule::Include(self.include),
             (true, false) => DigestRule::Exclude(self.exclude),

@@ -234,10 +234,6 @@ fn within_limit(content: &[u8]) -> Result<(), Invalid> {
 }
 
 #[cfg(test)]
-mod naming;
-#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod vectors;

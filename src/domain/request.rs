@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::digest::{Beside, ContentDigest, FieldHashes};
 use super::ids::{
-    Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, ReservationId, ResourceId,
+    Holder, IdentityName, IdentityValue, Mark, OperationId, RequestId, ReservationId, ResourceId,
     StateName,
 };
 use super::invalid::Invalid;
@@ -109,9 +109,9 @@ impl Intent {
         self.beside.is_same(&self.digest, stored)
     }
 
-    /// What is kept of the content's fields with the operation that the request with this nonce writes.
-    pub fn field_hashes(&self, nonce: Nonce) -> FieldHashes {
-        self.beside.hashes(nonce, self.movement.as_ref())
+    /// What is kept of the content's fields with the operation that the request with this mark writes.
+    pub fn field_hashes(&self, mark: Mark) -> FieldHashes {
+        self.beside.hashes(mark, self.movement.as_ref())
     }
 }
 

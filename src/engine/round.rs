@@ -421,17 +421,10 @@ impl<'a> Round<'a> {
     }
 
     /// `raised`: the incidents that the commit found first.
-    fn answer(
-        &mut self,
-        drafts: Vec<Draft>,
-        committed: Option<Revision>,
-        mut raised: Vec<IncidentId>,
-    ) {
-        for draft in drafts {
-            if let Some(ticket) = self.tickets.pop_front() {
-                self.shared
-                    .tell(ticket, draft.finish(committed), &mut raised);
-            }
+    fn answer(&mut self, drafts: Vec<Draft>, at: Option<Revision>, mut raised: Vec<IncidentId>) {
+        let tickets = self.tickets.drain(..drafts.len());
+        for (ticket, draft) in tickets.zip(drafts) {
+            self.shared.tell(ticket, draft.finish(at), &mut raised);
         }
     }
 

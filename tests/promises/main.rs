@@ -24,6 +24,7 @@ mod lost_replies;
 mod old_rounds;
 mod once;
 mod one_commit;
+mod operators;
 mod seam;
 mod spill;
 mod state;

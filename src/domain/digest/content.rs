@@ -4,7 +4,7 @@ use super::fields::{FieldHashes, Fields};
 use super::json::Json;
 use super::pointer::Pointer;
 use super::{ContentDigest, DigestScheme, canonical, read_json};
-use crate::domain::ids::Nonce;
+use crate::domain::ids::Mark;
 use crate::domain::invalid::Invalid;
 use crate::domain::machine::DigestRule;
 use crate::domain::request::Move;
@@ -151,10 +151,10 @@ impl Beside {
     }
 
     /// What is kept of its fields with an operation.
-    pub(in crate::domain) fn hashes(&self, salt: Nonce, movement: Option<&Move>) -> FieldHashes {
+    pub(in crate::domain) fn hashes(&self, salt: Mark, movement: Option<&Move>) -> FieldHashes {
         match &self.fields {
             Some(fields) => FieldHashes::new(fields, salt, movement),
-            None if self.says_something => FieldHashes::marked(movement),
+            None if self.says_something => FieldHashes::without_fields(movement),
             None => FieldHashes::default(),
         }
     }
@@ -164,7 +164,7 @@ impl Beside {
         &self,
         stored: &ContentDigest,
         kept: &FieldHashes,
-        salt: Nonce,
+        salt: Mark,
     ) -> Vec<String> {
         match (&self.fields, stored.scheme()) {
             (Some(fields), DigestScheme::JsonV1) => kept.differing(fields, salt),

@@ -2,10 +2,11 @@
 //!
 //! With an operation a few bytes are kept, from which a later content under the same key can be held against the first,
 //! field by field. A hash of two bytes says whether a value is the same; it does not say what it is. The salt is the
-//! nonce of the request that wrote the operation, so equal values leave different bytes in different operations.
+//! mark of the request that wrote the operation, which is random, so equal values leave different bytes in different
+//! operations.
 //!
 //! ```text
-//! grain, 1 byte | mark of the move, 2 bytes | for each field: name, 2 bytes, and value, 2 bytes
+//! grain, 2 bits | hash of the move, 14 bits | for each field: name, 1 byte, and value, 2 bytes
 //! ```
 
 use sha2::{Digest as _, Sha256};
@@ -13,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::canonical;
 use super::json::Json;
 use super::pointer::{push_step, short_enough};
-use crate::domain::ids::Nonce;
+use crate::domain::ids::Mark;
 use crate::domain::request::Move;
 
 /// Most fields of one content that hashes are kept of. Beyond it the members of the outermost object are taken for fields,
@@ -26,8 +27,10 @@ pub const FIELDS_TOLD_MAX: usize = 16;
 /// What is kept of a content's fields takes at most this, in bytes.
 pub const FIELD_HASHES_BYTES_MAX: usize = HEAD_BYTES + FIELDS_KEPT_MAX * FIELD_BYTES;
 
-const HEAD_BYTES: usize = 3;
-const FIELD_BYTES: usize = 4;
+const HEAD_BYTES: usize = 2;
+const FIELD_BYTES: usize = 3;
+/// The bits of the first byte that tell the grain.
+const GRAIN_BITS: u8 = 0b1100_0000;
 /// A canonical form longer than this waits for its comparison as a hash.
 const FORM_BYTES_MAX: usize = 32;
 
@@ -48,16 +51,17 @@ impl Grain {
     fn code(self) -> u8 {
         match self {
             Self::None => 0,
-            Self::Leaves => 1,
-            Self::Top => 2,
+            Self::Leaves => 0b0100_0000,
+            Self::Top => 0b1000_0000,
         }
     }
 
-    fn from_code(code: u8) -> Option<Self> {
-        match code {
+    /// Of the first byte that is kept.
+    fn of(first: u8) -> Option<Self> {
+        match first & GRAIN_BITS {
             0 => Some(Self::None),
-            1 => Some(Self::Leaves),
-            2 => Some(Self::Top),
+            0b0100_0000 => Some(Self::Leaves),
+            0b1000_0000 => Some(Self::Top),
             _ => None,
         }
     }
@@ -67,7 +71,7 @@ impl Grain {
 struct Field {
     /// What is told of it: its pointer, or the nearest above it that is short enough.
     told: String,
-    name: [u8; 2],
+    name: u8,
     /// The canonical form, or its hash if it is long.
     value: Box<[u8]>,
 }
@@ -103,7 +107,7 @@ impl Fields {
     }
 
     /// What is kept of them, in as fine a grain as there is room for.
-    fn kept(&self, salt: Nonce, mark: [u8; 2]) -> Vec<u8> {
+    fn kept(&self, salt: Mark, movement: [u8; 2]) -> Vec<u8> {
         let fits = |fields: &&Vec<Field>| fields.len() <= FIELDS_KEPT_MAX;
         let leaves = self.leaves.as_ref().filter(fits);
         let top = self.top.as_ref().filter(fits);
@@ -112,10 +116,10 @@ impl Fields {
             (None, Some(top)) => (Grain::Top, top.as_slice()),
             (None, None) => (Grain::None, &[][..]),
         };
-        let mut kept = vec![grain.code()];
-        kept.extend(mark);
+        let [first, second] = movement;
+        let mut kept = vec![grain.code() | first, second];
         for field in fields {
-            kept.extend(field.name);
+            kept.push(field.name);
             kept.extend(field.salted(salt));
         }
         kept
@@ -127,7 +131,7 @@ impl Field {
         let form = canonical::bare_form(value);
         Self {
             told: short_enough(pointer).to_owned(),
-            name: mark_of([pointer]),
+            name: short_hash([pointer])[0],
             value: if form.len() > FORM_BYTES_MAX {
                 Sha256::digest(&form).as_slice().into()
             } else {
@@ -136,7 +140,7 @@ impl Field {
         }
     }
 
-    fn salted(&self, salt: Nonce) -> [u8; 2] {
+    fn salted(&self, salt: Mark) -> [u8; 2] {
         let hash = Sha256::new().chain_update(salt.as_bytes());
         let [first, second, ..] = <[u8; 32]>::from(hash.chain_update(&self.value).finalize());
         [first, second]
@@ -208,23 +212,22 @@ pub struct FieldHashes(Box<[u8]>);
 
 impl FieldHashes {
     /// Of the fields of a content, of an operation that is written by the request with this nonce and makes this move.
-    pub(super) fn new(fields: &Fields, salt: Nonce, movement: Option<&Move>) -> Self {
-        let mark = movement.map_or([0; 2], mark_of_move);
-        Self(fields.kept(salt, mark).into_boxed_slice())
+    pub(super) fn new(fields: &Fields, salt: Mark, movement: Option<&Move>) -> Self {
+        let kept = fields.kept(salt, hash_of_move(movement));
+        Self(kept.into_boxed_slice())
     }
 
     /// Of a content whose fields cannot be named.
-    pub(super) fn marked(movement: Option<&Move>) -> Self {
-        let [first, second] = movement.map_or([0; 2], mark_of_move);
-        Self([Grain::None.code(), first, second].into())
+    pub(super) fn without_fields(movement: Option<&Move>) -> Self {
+        Self(hash_of_move(movement).into())
     }
 
     /// As stored. `None`: no content leaves such bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let whole = match bytes {
             [] => true,
-            [grain, _, _, fields @ ..] => {
-                let most = match Grain::from_code(*grain)? {
+            [first, _, fields @ ..] => {
+                let most = match Grain::of(*first)? {
                     Grain::None => 0,
                     Grain::Leaves | Grain::Top => FIELDS_KEPT_MAX,
                 };
@@ -240,15 +243,15 @@ impl FieldHashes {
         &self.0
     }
 
-    /// Whether the operations made the same move, as far as two bytes can tell.
+    /// Whether the operations made the same move, as far as a short hash can tell.
     pub(in crate::domain) fn same_move(&self, movement: Option<&Move>) -> bool {
-        let mark = movement.map_or([0; 2], mark_of_move);
-        matches!(*self.0, [_, first, second, ..] if [first, second] == mark)
+        let same = hash_of_move(movement);
+        matches!(*self.0, [first, second, ..] if [first & !GRAIN_BITS, second] == same)
     }
 
     /// JSON Pointers to the fields in which a content differs from the one that these were kept of. The empty pointer stands
     /// for the content as a whole: a field that the first had is missing, or the two were too wide to be told apart.
-    pub(super) fn differing(&self, fields: &Fields, salt: Nonce) -> Vec<String> {
+    pub(super) fn differing(&self, fields: &Fields, salt: Mark) -> Vec<String> {
         let told = self.compared(fields, salt);
         let mut told = told.unwrap_or_default();
         told.dedup();
@@ -259,11 +262,11 @@ impl FieldHashes {
         told
     }
 
-    fn compared(&self, fields: &Fields, salt: Nonce) -> Option<Vec<String>> {
-        let [grain, _, _, kept @ ..] = &*self.0 else {
+    fn compared(&self, fields: &Fields, salt: Mark) -> Option<Vec<String>> {
+        let [first, _, kept @ ..] = &*self.0 else {
             return None;
         };
-        let fields = match Grain::from_code(*grain)? {
+        let fields = match Grain::of(*first)? {
             Grain::None => return None,
             Grain::Leaves => fields.leaves.as_ref()?,
             Grain::Top => fields.top.as_ref()?,
@@ -275,8 +278,8 @@ impl FieldHashes {
         // The equal ones first: names are short hashes too, and a changed field must not take the place of another.
         let mut changed = Vec::new();
         for field in fields {
-            let [name, value] = [field.name, field.salted(salt)];
-            let same = [name[0], name[1], value[0], value[1]];
+            let [first, second] = field.salted(salt);
+            let same = [field.name, first, second];
             match kept.iter().position(|kept| *kept == same) {
                 Some(at) => drop(kept.swap_remove(at)),
                 None => changed.push(field),
@@ -284,7 +287,7 @@ impl FieldHashes {
         }
         let mut told = Vec::new();
         for field in changed {
-            if let Some(at) = kept.iter().position(|kept| kept[..2] == field.name) {
+            if let Some(at) = kept.iter().position(|kept| kept[0] == field.name) {
                 kept.swap_remove(at);
             }
             told.push(field.told.clone());
@@ -296,19 +299,23 @@ impl FieldHashes {
     }
 }
 
-/// Tells moves apart: where they lead, and what they set.
-fn mark_of_move(movement: &Move) -> [u8; 2] {
+/// Tells moves apart: where they lead, and what they set. It leaves the bits of the grain free.
+fn hash_of_move(movement: Option<&Move>) -> [u8; 2] {
+    let Some(movement) = movement else {
+        return [0; 2];
+    };
     let to = movement.to.as_ref().map_or("", |state| state.as_str());
     let sets = movement.sets.keys().map(|name| name.as_str());
-    // Not 0, which stands for no move at all.
-    match mark_of(std::iter::once(to).chain(sets)) {
+    let [first, second] = short_hash(std::iter::once(to).chain(sets));
+    match [first & !GRAIN_BITS, second] {
+        // That stands for no move at all.
         [0, 0] => [0, 1],
-        mark => mark,
+        hash => hash,
     }
 }
 
 /// A short hash of names, which are no secret (FNV-1a, folded).
-fn mark_of<'n>(names: impl IntoIterator<Item = &'n str>) -> [u8; 2] {
+fn short_hash<'n>(names: impl IntoIterator<Item = &'n str>) -> [u8; 2] {
     const BASIS: u32 = 0x811c_9dc5;
     const PRIME: u32 = 0x0100_0193;
     let mut hash = BASIS;

@@ -6,6 +6,9 @@
 )]
 use super::*;
 
+mod naming;
+mod vectors;
+
 fn json(text: &str) -> ContentDigest {
     ContentDigest::of_json(text.as_bytes()).unwrap_or_else(|fault| panic!("{text} {fault}"))
 }

@@ -11,7 +11,7 @@ use crate::domain::request::Transition;
 impl Fold<'_> {
     /// Answers a request whose operation is already finished.
     pub(super) fn repeat(&mut self, ask: &Transition, nonce: Nonce, done: Operation) -> Judged {
-        let draft = if done.nonce == nonce {
+        let draft = if done.mark == nonce.mark() {
             // Ours: the commit went through and only its reply was lost.
             self.first_answer(&done)
         } else if !ask.intent.says_the_same(&done.digest) {
@@ -118,7 +118,7 @@ impl Fold<'_> {
             )
         };
         let beside = &ask.intent.beside;
-        let fields = beside.differing(&done.digest, &done.fields, done.nonce);
+        let fields = beside.differing(&done.digest, &done.fields, done.mark);
         let found = Found {
             fields: &fields,
             ..Found::new(verdict, rule, &text)

@@ -144,7 +144,7 @@ impl Fold<'_> {
             rule: found.rule,
             result,
             time_ms: self.time_ms,
-            nonce,
+            mark: nonce.mark(),
             round: ask
                 .reservation
                 .as_ref()
@@ -155,7 +155,7 @@ impl Fold<'_> {
                 .flatten(),
             expected: Vec::new(),
             raised: Raised::default(),
-            fields: ask.intent.field_hashes(nonce),
+            fields: ask.intent.field_hashes(nonce.mark()),
         }
     }
 

@@ -1,13 +1,14 @@
 //! Incidents, and their parts, which look the same.
 
+use bytes::Bytes;
+
 use super::operation::{
-    digest_from_message, digest_to_message, result_from_message, result_to_message, rule,
-    state_text, verdict,
+    digest_bytes, digest_from_bytes, result_from_message, result_to_message, rule, verdict,
 };
-use super::{at_most, field, maybe_nonce, maybe_state, missing, nonce_bytes};
+use super::{at_most, field, nonce, nonce_bytes};
 use crate::domain::decision::IncidentId;
-use crate::domain::digest::FIELDS_TOLD_MAX;
-use crate::domain::ids::{Holder, Kind, OperationId, ResourceId};
+use crate::domain::digest::{ContentDigest, FIELDS_TOLD_MAX};
+use crate::domain::ids::{Holder, Kind, OperationId, ResourceId, StateName};
 use crate::domain::incident::{Closing, Evidence, Incident, Reason, verdict_code};
 use crate::domain::invalid::Invalid;
 use crate::proto::store_v1 as pb;
@@ -25,10 +26,14 @@ pub(super) fn to_message(incident: &Incident) -> pb::Incident {
         rule: incident.rule.as_str().to_owned(),
         explanation: incident.explanation.clone(),
         time_ms: incident.time_ms,
-        first_digest: incident.first_digest.as_ref().map(digest_to_message),
-        digest: Some(digest_to_message(&incident.digest)),
+        first_digest: maybe_digest_bytes(incident.first_digest.as_ref()),
+        digest: digest_bytes(&incident.digest),
         evidence: evidence.map(|evidence| result_to_message(&evidence.result)),
-        state: state_text(incident.state.as_ref()),
+        state: incident
+            .state
+            .as_ref()
+            .map(|state| state.as_str().to_owned())
+            .unwrap_or_default(),
         again: incident.again,
         last_ms: if incident.last_ms == incident.time_ms {
             0
@@ -49,19 +54,22 @@ pub(super) fn to_message(incident: &Incident) -> pb::Incident {
             .and_then(|evidence| evidence.round)
             .map(nonce_bytes)
             .unwrap_or_default(),
-        last_digest: incident.last_digest.as_ref().map(digest_to_message),
+        last_digest: maybe_digest_bytes(incident.last_digest.as_ref()),
     }
 }
 
 pub(super) fn from_message(message: pb::Incident) -> Result<Incident, Invalid> {
     let kind = field("kind", Kind::parse(&message.kind))?;
-    let digest = digest_from_message("digest", message.digest)?.ok_or_else(|| missing("digest"))?;
+    let digest = digest_from_bytes("digest", &message.digest)?;
     let sender = match message.sender.as_str() {
         "" => None,
         sender => Some(field("sender", Holder::parse(sender))?),
     };
     at_most("fields", message.fields.len(), FIELDS_TOLD_MAX)?;
-    let round = maybe_nonce("round", &message.round)?;
+    let round = match &message.round[..] {
+        [] => None,
+        round => Some(nonce("round", round)?),
+    };
     let evidence = match message.evidence {
         Some(result) => vec![Evidence {
             result: result_from_message("evidence", result)?,
@@ -80,11 +88,14 @@ pub(super) fn from_message(message: pb::Incident) -> Result<Incident, Invalid> {
         rule: rule("rule", &message.rule)?,
         explanation: message.explanation,
         time_ms: message.time_ms,
-        first_digest: digest_from_message("first_digest", message.first_digest)?,
+        first_digest: maybe_digest("first_digest", &message.first_digest)?,
         digest,
         evidence,
         more_evidence: 0,
-        state: maybe_state("state", &message.state)?,
+        state: match message.state.as_str() {
+            "" => None,
+            state => Some(field("state", StateName::parse(state))?),
+        },
         sender,
         fields: message.fields,
         again: message.again,
@@ -92,7 +103,7 @@ pub(super) fn from_message(message: pb::Incident) -> Result<Incident, Invalid> {
             0 => message.time_ms,
             last => last,
         },
-        last_digest: digest_from_message("last_digest", message.last_digest)?,
+        last_digest: maybe_digest("last_digest", &message.last_digest)?,
         closing: message.closing.map(closing).transpose()?,
     })
 }
@@ -104,4 +115,17 @@ fn closing(message: pb::Closing) -> Result<Closing, Invalid> {
         reason: field("closing.reason", Reason::parse(&message.reason))?,
         evidence: usize::try_from(message.evidence).unwrap_or(usize::MAX),
     })
+}
+
+/// Empty: none.
+fn maybe_digest_bytes(digest: Option<&ContentDigest>) -> Bytes {
+    digest.map(digest_bytes).unwrap_or_default()
+}
+
+/// Empty: none.
+fn maybe_digest(name: &str, bytes: &[u8]) -> Result<Option<ContentDigest>, Invalid> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    digest_from_bytes(name, bytes).map(Some)
 }

@@ -11,7 +11,8 @@ use proptest::sample::select;
 use crate::domain::decision::{IncidentId, Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme, FieldHashes};
 use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Kind, Nonce, OperationId, RequestId, ResourceId, StateName,
+    Holder, IdentityName, IdentityValue, Kind, Mark, Nonce, OperationId, RequestId, ResourceId,
+    StateName,
 };
 use crate::domain::incident::{Closing, Evidence, Incident, Reason, verdict_from_code};
 use crate::domain::outcome::StoredResult;
@@ -23,6 +24,10 @@ use crate::domain::token::Revision;
 
 pub(super) fn nonces() -> impl Strategy<Value = Nonce> {
     any::<[u8; 16]>().prop_map(Nonce::from_bytes)
+}
+
+pub(super) fn marks() -> impl Strategy<Value = Mark> {
+    any::<[u8; 8]>().prop_map(Mark::from_bytes)
 }
 
 pub(super) fn names() -> impl Strategy<Value = String> {
@@ -79,11 +84,10 @@ pub(super) fn results() -> impl Strategy<Value = StoredResult> {
 
 /// Bytes as they are kept of a content's fields: none, of leaves, or of the outermost members.
 pub(super) fn field_hashes() -> impl Strategy<Value = Vec<u8>> {
-    let fields = (1..=2_u8, any::<[u8; 2]>(), vec(any::<[u8; 4]>(), 0..=16));
+    let fields = (1..=2_u8, any::<[u8; 2]>(), vec(any::<[u8; 3]>(), 0..=16));
     option::of(fields).prop_map(|fields| {
-        fields.map_or_else(Vec::new, |(grain, mark, fields)| {
-            let mut bytes = vec![grain];
-            bytes.extend(mark);
+        fields.map_or_else(Vec::new, |(grain, [first, second], fields)| {
+            let mut bytes = vec![grain << 6 | first & 0x3f, second];
             bytes.extend(fields.concat());
             bytes
         })
@@ -93,7 +97,7 @@ pub(super) fn field_hashes() -> impl Strategy<Value = Vec<u8>> {
 pub(super) fn operations() -> impl Strategy<Value = Operation> {
     (
         (operation_ids(), digests(), verdicts(), rules(), results()),
-        (any::<u64>(), nonces(), option::of(nonces())),
+        (any::<u64>(), marks(), option::of(nonces())),
         (
             option::of(states()),
             vec(states(), 0..4),
@@ -102,7 +106,7 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
         ),
     )
         .prop_map(
-            |((id, digest, verdict, rule, result), (time_ms, nonce, round), rest)| {
+            |((id, digest, verdict, rule, result), (time_ms, mark, round), rest)| {
                 let (state, expected, raised, fields) = rest;
                 Operation {
                     id,
@@ -111,7 +115,7 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                     rule,
                     result,
                     time_ms,
-                    nonce,
+                    mark,
                     round,
                     state,
                     expected,
@@ -123,7 +127,7 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
 }
 
 pub(super) fn round_ends() -> impl Strategy<Value = RoundEnd> {
-    option::of(nonces()).prop_map(|by| by.map_or(RoundEnd::Lost, RoundEnd::Released))
+    option::of(marks()).prop_map(|by| by.map_or(RoundEnd::Lost, RoundEnd::Released))
 }
 
 pub(super) fn rounds() -> impl Strategy<Value = Round> {
@@ -223,7 +227,10 @@ pub(super) fn incidents() -> impl Strategy<Value = Incident> {
             option::of(states()),
         ),
         (
-            (option::of("\\PC{1,20}"), vec("/\\PC{0,12}", 0..4)),
+            (
+                option::of("\\PC{1,20}"),
+                vec("(/[a-z~0é]{0,12}){0,2}", 0..4),
+            ),
             (any::<u32>(), 1..=u64::MAX),
             (option::of(digests()), option::of(closings())),
         ),

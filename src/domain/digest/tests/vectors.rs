@@ -1,5 +1,4 @@
 //! The published vectors against the code.
-#![allow(clippy::as_conversions, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 
@@ -7,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use super::*;
+use super::super::*;
 use crate::domain::machine::DigestRule;
 
 #[derive(Deserialize)]
@@ -105,7 +104,7 @@ impl Vector {
 }
 
 fn published() -> Vec<Vector> {
-    let text = include_str!("../../../docs/digest-vectors.json");
+    let text = include_str!("../../../../docs/digest-vectors.json");
     serde_json::from_str::<Published>(text).unwrap().vectors
 }
 
@@ -176,7 +175,7 @@ fn the_vectors_reach_every_branch_of_the_contract() {
 /// The page must tell of every scheme there is, by number and name.
 #[test]
 fn the_page_tells_every_scheme_and_limit() {
-    let page = include_str!("../../../docs/digest.md");
+    let page = include_str!("../../../../docs/digest.md");
     let codes: Vec<u8> = (0..=u8::MAX)
         .filter(|code| DigestScheme::from_code(*code).is_some())
         .collect();

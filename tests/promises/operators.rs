@@ -1,0 +1,221 @@
+//! What operators are answered at the admin socket, and results as they come out of the doors.
+
+use std::process::Output;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::support::door::Door;
+use crate::support::process::Process;
+
+fn base64(bytes: impl AsRef<[u8]>) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// Runs `fencepost` against a sidecar's admin socket.
+async fn incidents(sidecar: &Process, words: &[&str]) -> Output {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fencepost"));
+    command.arg("incidents").args(words);
+    command.arg("--admin-socket").arg(sidecar.admin_socket());
+    command.env("USER", "ann");
+    let run = tokio::task::spawn_blocking(move || command.output().unwrap());
+    run.await.unwrap()
+}
+
+async fn told(sidecar: &Process, words: &[&str]) -> String {
+    let said = incidents(sidecar, words).await;
+    let error = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.status.success(), "{words:?}: {error}");
+    String::from_utf8(said.stdout).unwrap()
+}
+
+async fn refused(sidecar: &Process, words: &[&str], exit: i32) -> String {
+    let said = incidents(sidecar, words).await;
+    assert_eq!(said.status.code(), Some(exit), "{words:?}");
+    String::from_utf8(said.stderr).unwrap()
+}
+
+fn run(kind: &str, operation: &str, content: &str) -> Value {
+    json!({
+        "resource": {"kind": kind, "id": "1"},
+        "intent": {"operationId": operation, "json": base64(content)},
+        "result": {"body": base64("receipt")},
+    })
+}
+
+/// Raises a conflict; answers its incident.
+async fn conflict(door: &Door, kind: &str, operation: &str) -> Value {
+    door.ask(
+        "Transition",
+        &run(kind, operation, r#"{"amount":10,"to":"x"}"#),
+    )
+    .await;
+    let other = run(kind, operation, r#"{"amount":100,"to":"x"}"#);
+    let answer = door.ask("Transition", &other).await;
+    assert_eq!(answer["decision"]["verdict"], "VERDICT_CONFLICT");
+    assert_eq!(answer["decision"]["differingFields"], json!(["/amount"]));
+    answer["decision"]["incidentId"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn incidents_are_listed_shown_and_closed_on_the_command_line() {
+    let sidecar = Process::dev(&[]).await;
+    let doors = [Door::grpc(&sidecar), Door::json(&sidecar)];
+    let order = conflict(&doors[0], "order", "pay").await;
+    let seat = conflict(&doors[1], "seat", "sell").await;
+    let (order, seat) = (order.as_str().unwrap(), seat.as_str().unwrap());
+    for words in [&[][..], &["list"], &["list", "--open"], &["--open"]] {
+        let all = told(&sidecar, words).await;
+        assert!(
+            all.contains(order) && all.contains(seat),
+            "{words:?}: {all}"
+        );
+        assert!(all.contains("/amount") && !all.contains("100"), "{all}");
+    }
+    let orders = told(&sidecar, &["--kind", "order", "-o", "json"]).await;
+    let one: Value = serde_json::from_str(&orders).unwrap();
+    assert_eq!(one["incidentId"], order);
+    assert_eq!(one["status"], "INCIDENT_STATUS_OPEN");
+    assert_eq!(one["differingFields"], json!(["/amount"]));
+    assert_eq!(one["count"], "1");
+    assert!(
+        one["sender"].as_str().unwrap().starts_with("127.0.0.1:"),
+        "{one}"
+    );
+    let body = &one["evidence"][0]["result"];
+    assert_eq!(body["body"], base64("receipt"));
+    assert_eq!(body["sha256"], base64(Sha256::digest("receipt")));
+
+    let without = refused(&sidecar, &["close", order], 2).await;
+    assert!(without.contains("--reason"), "{without}");
+    let blank = refused(&sidecar, &["close", order, "--reason", " "], 65).await;
+    assert!(blank.contains("reason is required"), "{blank}");
+    let closed = told(&sidecar, &["close", order, "--reason", "the shop was told"]).await;
+    assert!(
+        closed.contains("closed ") && closed.contains("by ann: the shop was told"),
+        "{closed}"
+    );
+    let shown = told(&sidecar, &["show", order]).await;
+    assert!(shown.contains("by ann: the shop was told"), "{shown}");
+    assert!(
+        shown.contains("not taken") && shown.contains("receipt"),
+        "{shown}"
+    );
+    let left = told(&sidecar, &["list", "--open"]).await;
+    assert!(!left.contains(order) && left.contains(seat), "{left}");
+    for words in [&["show", "inc-0"][..], &["close", "inc-0", "--reason", "x"]] {
+        let missing = refused(&sidecar, words, 13).await;
+        assert!(missing.contains("no such incident"), "{missing}");
+    }
+    let bad = refused(&sidecar, &["--kind", "no kind"], 65).await;
+    assert!(bad.contains("kind"), "{bad}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_tells_its_sha256_which_is_made_here_and_never_believed() {
+    let sidecar = Process::dev(&[]).await;
+    for (at, door) in [Door::grpc(&sidecar), Door::json(&sidecar)]
+        .iter()
+        .enumerate()
+    {
+        let bodies = [
+            vec![],
+            b"receipt".to_vec(),
+            (0..=255).collect(),
+            vec![7; 64 * 1024],
+        ];
+        for (number, body) in bodies.iter().enumerate() {
+            let mut ask = run("order", &format!("op {at} {number}"), "1");
+            ask["result"]["body"] = json!(base64(body));
+            let right = base64(Sha256::digest(body));
+            for given in [Value::Null, json!(right)] {
+                ask["result"]["sha256"] = given;
+                // Applied first, replayed then: the same bytes, the same sum.
+                let answer = door.ask("Transition", &ask).await;
+                let result = &answer["decision"]["result"];
+                assert_eq!(result["sha256"], right, "{number}");
+                let told = result["body"].as_str().unwrap_or_default();
+                assert_eq!(told, base64(body));
+            }
+            for wrong in [
+                base64([0; 32]),
+                base64(Sha256::digest("other")),
+                base64([1]),
+            ] {
+                let mut ask = run("order", &format!("wrong {at} {number}"), "1");
+                ask["result"] = json!({"body": base64(body), "sha256": wrong});
+                let refusal = door.refused("Transition", &ask).await;
+                assert_eq!(refusal.code, "invalid_argument");
+                assert_eq!(refusal.field, "result.sha256");
+                let lookup = json!({"resource": ask["resource"], "operationId": ask["intent"]["operationId"]});
+                let known = door.ask("Lookup", &lookup).await;
+                assert_eq!(known["state"], "OPERATION_STATE_NEVER_SEEN");
+            }
+        }
+        // Over the limit it is refused before anything is written, and says what to do instead.
+        let mut ask = run("order", &format!("large {at}"), "1");
+        ask["result"]["body"] = json!(base64(vec![0; 64 * 1024 + 1]));
+        let refusal = door.refused("Transition", &ask).await;
+        assert_eq!(refusal.field, "result.body");
+        assert!(
+            refusal.message.contains("a reference to it"),
+            "{}",
+            refusal.message
+        );
+        let lookup =
+            json!({"resource": ask["resource"], "operationId": ask["intent"]["operationId"]});
+        let known = door.ask("Lookup", &lookup).await;
+        assert_eq!(known["state"], "OPERATION_STATE_NEVER_SEEN");
+    }
+}
+
+// F7: a replayed answer says that it is one, and when the first was; its bytes stay.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replayed_failure_says_when_it_happened_and_stays_as_it_was() {
+    let sidecar = Process::dev(&[]).await;
+    let doors = [Door::grpc(&sidecar), Door::json(&sidecar)];
+    let mut pay = run("order", "pay", "1");
+    pay["result"] = json!({"body": base64("card declined"), "code": 402});
+    let first = doors[0].ask("Transition", &pay).await;
+    assert!(first["decision"]["firstTime"].is_null(), "{first}");
+    let mut times = std::collections::BTreeSet::new();
+    for turn in 0..3 {
+        let again = doors[turn % 2].ask("Transition", &pay).await;
+        let decision = &again["decision"];
+        assert_eq!(decision["verdict"], "VERDICT_REPLAYED");
+        assert_eq!(decision["result"], first["decision"]["result"]);
+        times.insert(decision["firstTime"].as_str().unwrap().to_owned());
+        // F12: the same operation id finds it.
+        let lookup = json!({"resource": pay["resource"], "operationId": "pay"});
+        let known = doors[turn % 2].ask("Lookup", &lookup).await;
+        assert_eq!(known["state"], "OPERATION_STATE_DONE");
+        assert_eq!(known["decision"]["result"], first["decision"]["result"]);
+    }
+    assert_eq!(times.len(), 1, "{times:?}");
+}
+
+// F1
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_key_is_never_one_record_for_all() {
+    let sidecar = Process::dev(&[]).await;
+    let door = Door::json(&sidecar);
+    for blank in ["", " ", "\t\n"] {
+        let refusal = door.refused("Transition", &run("order", blank, "1")).await;
+        assert_eq!(refusal.field, "intent.operation_id", "{blank:?}");
+    }
+    for lost in ["null", "undefined"] {
+        door.ask("Transition", &run("order", lost, "1")).await;
+        assert!(
+            sidecar.logs().contains("a value that was missing"),
+            "{}",
+            sidecar.logs()
+        );
+        // Another caller's message is not answered with the first one's result.
+        let other = door.ask("Transition", &run("order", lost, "2")).await;
+        assert_eq!(other["decision"]["verdict"], "VERDICT_CONFLICT");
+        assert!(other["decision"]["result"].is_null(), "{other}");
+    }
+    door.ask("Transition", &run("order", "0", "1")).await;
+}
