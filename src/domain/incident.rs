@@ -211,3 +211,6 @@ fn hash_of(parts: &[&[u8]]) -> [u8; 32] {
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,8 @@
 //! That holds because no guard that has failed ever holds again: a record's revision only rises, a reservation key that is
 //! gone is never the same again, one that comes changes the record, operations are not deleted, and a timeline does not come
 //! back. A commit that writes no record is the one whose guard still holds after its repetition: it may arrive once more,
-//! and then writes the same. Its incidents are put only where there are none, its operations are finished and differ at most
-//! in which incidents were raised about them, which raising again finds there.
+//! and then writes the same. Its incidents are put only where there are none, or become parts that say what is there already,
+//! its operations are finished and differ at most in which incidents were raised about them, which raising again finds there.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;

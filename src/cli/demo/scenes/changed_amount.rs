@@ -53,6 +53,10 @@ pub(super) async fn play(stage: &Stage) -> Result<Played, Trouble> {
         ledger.statuses() == [200, 409, 200],
         format!("the sender was answered {:?}, not 200, 409, 200", ledger.statuses()),
     )
+    .must(
+        decision.differing_fields == ["/amount"],
+        format!("told to differ was {:?}, not /amount", decision.differing_fields),
+    )
     .must(ledger.answers.last() == Some(&first), "the first result was not replayed to the original")
     .must(ledger.alerts.len() == 1, format!("{} persons were called, not one", ledger.alerts.len()))
     .must(
