@@ -13,7 +13,7 @@ impl Fold<'_> {
     pub(super) fn repeat(&mut self, ask: &Transition, nonce: Nonce, done: Operation) -> Judged {
         let draft = if done.mark == nonce.mark() {
             // Ours: the commit went through and only its reply was lost.
-            self.first_answer(&done)
+            self.first_answer(ask, &done)
         } else if !ask.intent.says_the_same(&done.digest) {
             self.conflict(ask, done)
         } else if done.verdict != Verdict::Applied {
@@ -25,13 +25,15 @@ impl Fold<'_> {
     }
 
     /// What the request that decided the operation is told.
-    fn first_answer(&self, done: &Operation) -> Draft {
+    fn first_answer(&self, ask: &Transition, done: &Operation) -> Draft {
         let draft = verdict_draft(done)
             .expected(&done.expected)
             .incident(self.refusal_of(done));
         let applied = done.verdict == Verdict::Applied;
         let draft = if applied {
-            draft.result(done.result.clone())
+            draft
+                .result(done.result.clone())
+                .same_content_as(self.twin_of(ask, done.rule))
         } else {
             draft
         };

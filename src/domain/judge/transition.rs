@@ -76,19 +76,21 @@ impl Fold<'_> {
     }
 
     /// Another operation that did the same with the same content, as far as the record shows at once.
-    fn twin_of(&self, ask: &Transition, rule: Rule) -> Option<OperationId> {
+    pub(super) fn twin_of(&self, ask: &Transition, rule: Rule) -> Option<OperationId> {
         let intent = &ask.intent;
         if !intent.beside.says_something() {
             return None;
         }
-        let mut inline = self.record.operations.iter().rev();
-        let twin = inline.find(|other| {
+        // Those before it, for one whose reply was lost is in the record itself.
+        let inline = self.record.operations.iter();
+        let before = inline.take_while(|other| other.id != intent.operation);
+        let twin = before.filter(|other| {
             other.verdict == Verdict::Applied
                 && other.rule == rule
                 && other.fields.same_move(intent.movement.as_ref())
                 && intent.says_the_same(&other.digest)
         });
-        twin.map(|other| other.id.clone())
+        twin.last().map(|other| other.id.clone())
     }
 
     /// Stores a "no" that a duplicate must get again; passes on one that may become a "yes".
