@@ -384,6 +384,10 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| calls of several steps (Reserve, Renew, Release) under way, those included whose callers have left | {WORKS_MAX} |",
         "| calls under way; bytes of their messages | {CALLS_UNDER_WAY_MAX}; {BYTES_HELD_MAX/1048576} MiB |",
         "| contents over 64 KiB digested at once | {SLOW_DIGESTS_MAX} |",
+        "| retention; that of incidents | 1 min to 10 years, 96 h and 30 days if absent; incidents not shorter than operations |",
+        "| kinds and events counted apart | {COUNT_ROWS_MAX}, the rest together |",
+        "| operations of one resource whose deliveries are counted between two writes | {UNSAVED_COUNTS_MAX} |",
+        "| resources swept at once; operations of one swept in one commit | {SWEPT_AT_ONCE_MAX}; {SWEPT_OPERATIONS_MAX} |",
         "| log lines of one kind of trouble with etcd | {LINES_MAX} a second, the rest counted |",
     ];
     assert_eq!(rows, told.map(filled));
@@ -432,7 +436,10 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
         ),
         (
             told("operator.proto"),
-            &["1 to {PAGE_SIZE_MAX}. 0: {PAGE_SIZE_DEFAULT}. Larger: {PAGE_SIZE_MAX}."][..],
+            &[
+                "1 to {PAGE_SIZE_MAX}. 0: {PAGE_SIZE_DEFAULT}. Larger: {PAGE_SIZE_MAX}.",
+                "in their order; at most {COUNT_ROWS_MAX}.",
+            ][..],
         ),
     ];
     for (text, phrases) in files {

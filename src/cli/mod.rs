@@ -1,6 +1,8 @@
 //! The command line: one file per group of commands, one for what they share.
 
 mod address;
+mod admin;
+mod counts;
 mod demo;
 mod exit;
 mod incidents;
@@ -70,6 +72,9 @@ enum Command {
     /// List what a person must judge, over the sidecar's admin socket
     #[command(after_help = exit::of_a_question(&[]))]
     Incidents(incidents::IncidentsArgs),
+    /// Tell what became of the messages that a sidecar was given, over its admin socket
+    #[command(after_help = exit::of_a_question(&[]))]
+    Counts(counts::CountsArgs),
     /// Check, show, draw and compare machine files; no sidecar is asked
     #[command(subcommand, after_help = exit::of_machine_files())]
     Machine(machine::MachineCommand),
@@ -143,6 +148,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Lookup(args) => args.run().await,
         Command::Inspect(args) => args.run().await,
         Command::Incidents(args) => args.run().await,
+        Command::Counts(args) => args.run().await,
         Command::Machine(command) => command.run(),
         Command::Proto(args) => args.run(),
     };

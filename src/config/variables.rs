@@ -18,6 +18,7 @@ const CLIENT_VARIABLES: &[&str] = &[
     "FENCEPOST_INITIAL",
     "FENCEPOST_JSON",
     "FENCEPOST_OPERATION",
+    "FENCEPOST_OPERATION_TIME",
     "FENCEPOST_OUTPUT",
     "FENCEPOST_RAW",
     "FENCEPOST_REQUEST_ID",
@@ -32,6 +33,7 @@ const CLIENT_VARIABLES: &[&str] = &[
     "FENCEPOST_TIMEOUT",
     "FENCEPOST_TO",
     "FENCEPOST_TTL",
+    "FENCEPOST_VALIDATE_ONLY",
 ];
 /// How all our variables begin.
 const PREFIX: &str = "FENCEPOST_";

@@ -6,6 +6,7 @@ use super::decision::{IncidentId, Rule, Verdict};
 use super::digest::ContentDigest;
 use super::ids::{OperationId, ResourceId, StateName};
 use super::outcome::StoredResult;
+use super::retention::StoreTime;
 
 /// What a person must judge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Incident {
     pub evidence: Option<StoredResult>,
     /// The state at that time.
     pub state: Option<StateName>,
+    /// Until when it is kept. `None`: for good.
+    pub expiry: Option<StoreTime>,
 }
 
 impl Incident {
@@ -80,6 +83,7 @@ pub fn verdict_code(verdict: Verdict) -> u8 {
         Verdict::TooEarly => 10,
         Verdict::Rejected => 12,
         Verdict::Fenced => 13,
+        Verdict::Expired => 14,
     }
 }
 
@@ -96,6 +100,7 @@ pub fn verdict_from_code(code: u8) -> Option<Verdict> {
         10 => Some(Verdict::TooEarly),
         12 => Some(Verdict::Rejected),
         13 => Some(Verdict::Fenced),
+        14 => Some(Verdict::Expired),
         _ => None,
     }
 }
@@ -109,7 +114,7 @@ mod tests {
         let known: Vec<u8> = (0..=u8::MAX)
             .filter(|code| verdict_from_code(*code).is_some())
             .collect();
-        assert_eq!(known, [1, 2, 3, 5, 7, 8, 9, 10, 12, 13]);
+        assert_eq!(known, [1, 2, 3, 5, 7, 8, 9, 10, 12, 13, 14]);
         for code in known {
             assert_eq!(verdict_from_code(code).map(verdict_code), Some(code));
         }

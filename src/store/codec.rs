@@ -19,12 +19,14 @@ mod tests;
 use prost::Message;
 
 use super::StoreError;
+use super::clock::StoredClock;
 use super::keys::Key;
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{Nonce, OperationId, StateName};
 use crate::domain::incident::Incident;
 use crate::domain::invalid::Invalid;
 use crate::domain::record::{Operation, Record};
+use crate::domain::retention::StoreTime;
 use crate::domain::token::Timeline;
 use crate::proto::store_v1 as pb;
 
@@ -43,6 +45,8 @@ enum RecordKind {
     Reservation,
     Operation,
     Incident,
+    Clock,
+    Sweep,
 }
 
 impl RecordKind {
@@ -54,6 +58,8 @@ impl RecordKind {
             Self::Reservation => 3,
             Self::Operation => 4,
             Self::Incident => 5,
+            Self::Clock => 7,
+            Self::Sweep => 8,
         }
     }
 
@@ -64,6 +70,8 @@ impl RecordKind {
             Self::Reservation => "a reservation",
             Self::Operation => "an operation",
             Self::Incident => "an incident",
+            Self::Clock => "a clock",
+            Self::Sweep => "a sweep",
         }
     }
 }
@@ -147,6 +155,30 @@ pub(super) fn decode_incident(
         return Err(corrupt(key, "it is another incident than its key says"));
     }
     Ok(incident)
+}
+
+pub(super) fn encode_clock(key: &Key, clock: &StoredClock) -> Vec<u8> {
+    let message = pb::Clock {
+        now_ms: clock.now_ms,
+        swept_ms: clock.swept_ms,
+    };
+    seal(key, RecordKind::Clock, &message)
+}
+
+pub(super) fn decode_clock(key: &Key, value: &[u8]) -> Result<StoredClock, StoreError> {
+    open(key, RecordKind::Clock, value, |message: pb::Clock| {
+        Ok(StoredClock {
+            now_ms: message.now_ms,
+            swept_ms: message.swept_ms,
+        })
+    })
+}
+
+pub(super) fn encode_sweep(key: &Key, sweeper: Nonce) -> Vec<u8> {
+    let message = pb::Sweep {
+        sweeper: nonce_bytes(sweeper),
+    };
+    seal(key, RecordKind::Sweep, &message)
 }
 
 /// The error for a value at `key` that cannot be trusted.
@@ -248,6 +280,16 @@ fn sixteen(name: &str, bytes: &[u8]) -> Result<[u8; 16], Invalid> {
 
 fn nonce(name: &str, bytes: &[u8]) -> Result<Nonce, Invalid> {
     sixteen(name, bytes).map(Nonce::from_bytes)
+}
+
+/// Absent: none.
+fn seconds(moment: Option<StoreTime>) -> u64 {
+    moment.map_or(0, StoreTime::seconds)
+}
+
+/// 0: none.
+fn moment(seconds: u64) -> Option<StoreTime> {
+    (seconds > 0).then(|| StoreTime::from_seconds(seconds))
 }
 
 /// Empty: none.

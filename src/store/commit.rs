@@ -2,6 +2,7 @@
 
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::incident::Incident;
+use crate::domain::judge::Gone;
 use crate::domain::record::{LeaseId, Operation, Record};
 use crate::domain::token::Revision;
 
@@ -81,6 +82,8 @@ pub struct Commit {
     pub operations: Vec<Operation>,
     /// Incidents to write, each unless it is there already.
     pub incidents: Vec<Incident>,
+    /// What is removed. A record that is removed is not written too.
+    pub gone: Gone,
 }
 
 /// What became of one member of a batch.

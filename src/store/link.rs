@@ -7,6 +7,7 @@ use etcd_client::GetOptions;
 use etcd_client::proto::PbKeyValue;
 use tokio::sync::watch;
 
+use super::clock::{self, StoredClock};
 use super::codec;
 use super::commit::{BatchOutcome, Commit, ReadAsk, Seen};
 use super::endpoint::Endpoint;
@@ -22,7 +23,7 @@ use super::txn::{
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::ResourceId;
 use crate::domain::incident::Incident;
-use crate::domain::token::Timeline;
+use crate::domain::token::{TOKENS_PER_SECOND, Timeline};
 
 /// Most incidents that one request to etcd asks for. With the largest evidence they fit into a reply.
 const INCIDENTS_PER_REQUEST: usize = 128;
@@ -49,6 +50,8 @@ struct Shared {
     timeline_key: Key,
     known: watch::Sender<Known>,
     keep_alive: KeepAlive,
+    /// The store's clock as it was when the store was opened.
+    clock: StoredClock,
 }
 
 impl Store {
@@ -63,6 +66,8 @@ impl Store {
         let session = Session::new(endpoints, options.call_timeout, timeline_key.clone()).await?;
         let session = Arc::new(session);
         let known = timeline::establish(&session, &timeline_key, &first).await?;
+        let began_ms = first.base / TOKENS_PER_SECOND * 1000;
+        let clock = clock::establish(&session, &keys.clock(), began_ms).await?;
         Ok(Self {
             shared: Arc::new(Shared {
                 keep_alive: KeepAlive::start(Arc::clone(&session)),
@@ -70,6 +75,7 @@ impl Store {
                 keys,
                 timeline_key,
                 known: watch::Sender::new(known),
+                clock,
             }),
         })
     }
@@ -77,6 +83,11 @@ impl Store {
     /// The timeline in force, as last seen.
     pub fn timeline(&self) -> Timeline {
         self.shared.known.borrow().timeline
+    }
+
+    /// The store's clock as it was when the store was opened.
+    pub fn clock_at_opening(&self) -> StoredClock {
+        self.shared.clock
     }
 
     /// Reads linearizably, in one request. All asks together may take at most `READ_OPERATIONS_MAX` operations.
@@ -163,6 +174,10 @@ impl Store {
         self.shared.keys.record(resource).printable()
     }
 
+    pub(super) fn keys(&self) -> &Keys {
+        &self.shared.keys
+    }
+
     pub(super) fn session(&self) -> &Session {
         &self.shared.session
     }
@@ -171,7 +186,7 @@ impl Store {
         &self.shared.keep_alive
     }
 
-    async fn range(
+    pub(super) async fn range(
         &self,
         start: Vec<u8>,
         end: Vec<u8>,

@@ -23,6 +23,7 @@ mod lost_replies;
 mod old_rounds;
 mod once;
 mod one_commit;
+mod retention;
 mod seam;
 mod spill;
 mod state;

@@ -8,8 +8,9 @@ use fencepost::domain::decision::{IncidentId, Rule, Verdict};
 use fencepost::domain::digest::ContentDigest;
 use fencepost::domain::ids::{Kind, Nonce, OperationId, RequestId, ResourceId, StateName};
 use fencepost::domain::incident::Incident;
+use fencepost::domain::judge::Gone;
 use fencepost::domain::outcome::StoredResult;
-use fencepost::domain::record::{LeaseId, Operation, Raised, Record, Round};
+use fencepost::domain::record::{Deliveries, LeaseId, Operation, Raised, Record, Round};
 use fencepost::domain::request::Ttl;
 use fencepost::domain::token::{Revision, Timeline};
 use fencepost::store::{
@@ -129,6 +130,8 @@ pub(crate) fn operation(id: impl std::fmt::Display) -> Operation {
         state: None,
         expected: Vec::new(),
         raised: Raised::default(),
+        expiry: None,
+        deliveries: Deliveries::default(),
     }
 }
 
@@ -145,6 +148,7 @@ pub(crate) fn incident(id: &str, explanation: &str) -> Incident {
         digest: ContentDigest::of_raw(b"other").unwrap(),
         evidence: None,
         state: None,
+        expiry: None,
     }
 }
 
@@ -159,6 +163,7 @@ pub(crate) fn create(id: &str) -> Commit {
         reservation_write: ReservationWrite::Keep,
         operations: Vec::new(),
         incidents: Vec::new(),
+        gone: Gone::default(),
     }
 }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::Fold;
 use crate::domain::decision::{Decision, IncidentId, Layer, LiveRound, Rule, Snapshot, Verdict};
-use crate::domain::ids::{Holder, IdentityName, IdentityValue, Nonce, ResourceId, StateName};
+use crate::domain::ids::{
+    Holder, IdentityName, IdentityValue, Nonce, OperationId, ResourceId, StateName,
+};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::LeaseId;
 use crate::domain::request::Ttl;
@@ -65,6 +67,8 @@ pub enum OperationState {
     DoneEmpty,
     /// Judged and turned away for good.
     Refused,
+    /// Nothing is known of it, and it is so old that it may have been done and forgotten.
+    Expired,
 }
 
 /// A finished answer.
@@ -80,6 +84,8 @@ pub enum Answer {
     Known(OperationState, Option<Decision>),
     /// To Inspect.
     Snapshot(Snapshot),
+    /// To a sweep.
+    Swept,
 }
 
 #[derive(Clone, Debug)]
@@ -111,6 +117,8 @@ pub struct Draft {
     held: Option<DraftRound>,
     freed: Option<LeaseId>,
     known: Option<OperationState>,
+    swept: bool,
+    repeats: Option<OperationId>,
 }
 
 impl Draft {
@@ -132,6 +140,7 @@ impl Draft {
             now: None,
             expected: Vec::new(),
             first_time_ms: None,
+            deliveries: None,
         };
         Self {
             certainty: Certainty::Confirm,
@@ -140,6 +149,8 @@ impl Draft {
             held: None,
             freed: None,
             known: None,
+            swept: false,
+            repeats: None,
         }
     }
 
@@ -184,6 +195,21 @@ impl Draft {
         self.amend(|decision| decision.expected = states.to_vec())
     }
 
+    pub(super) fn deliveries(self, count: u32) -> Self {
+        self.amend(|decision| decision.deliveries = Some(count))
+    }
+
+    /// Notes that it answers another delivery of a finished operation.
+    pub(super) fn repeating(mut self, operation: &OperationId) -> Self {
+        self.repeats = Some(operation.clone());
+        self
+    }
+
+    /// The finished operation of which it answers another delivery.
+    pub fn repeats(&self) -> Option<&OperationId> {
+        self.repeats.as_ref()
+    }
+
     pub(super) fn first_time(self, time_ms: u64) -> Self {
         self.amend(|decision| decision.first_time_ms = Some(time_ms))
     }
@@ -201,7 +227,31 @@ impl Draft {
             held: None,
             freed: None,
             known: Some(state),
+            swept: false,
+            repeats: None,
         }
+    }
+
+    /// The answer to a sweep.
+    pub(super) fn swept() -> Self {
+        Self {
+            certainty: Certainty::Confirm,
+            decision: None,
+            now: None,
+            held: None,
+            freed: None,
+            known: None,
+            swept: true,
+            repeats: None,
+        }
+    }
+
+    /// As it is told to somebody who only asks what would be: nothing was written, and nobody was alerted.
+    pub(super) fn told_only(mut self, now: Self) -> Self {
+        self.certainty = Certainty::Confirm;
+        self.repeats = None;
+        self.now = now.now;
+        self.incident(None)
     }
 
     /// Gives the answer; `committed` is the revision of the commit it belongs to, if there was one.
@@ -231,6 +281,9 @@ impl Draft {
             ttl: held.ttl,
             lease: held.lease,
         });
+        if self.swept {
+            return Answer::Swept;
+        }
         match (self.known, decision, held, now) {
             (Some(state), decision, _, _) => Answer::Known(state, decision),
             (None, Some(decision), Some(held), _) => Answer::Held(decision, held),
@@ -273,6 +326,8 @@ impl Fold<'_> {
             held: None,
             freed: None,
             known: None,
+            swept: false,
+            repeats: None,
         }
     }
 

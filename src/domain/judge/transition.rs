@@ -9,8 +9,8 @@ use crate::domain::ids::Nonce;
 use crate::domain::incident::Incident;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
-    IDENTITY_NAMES_REMEMBERED_MAX, NamedValue, Operation, REPLACED_VALUES_MAX, Raised, Record,
-    ValueHash,
+    Deliveries, IDENTITY_NAMES_REMEMBERED_MAX, NamedValue, Operation, REPLACED_VALUES_MAX, Raised,
+    Record, ValueHash,
 };
 use crate::domain::request::{Identity, Transition};
 
@@ -29,8 +29,16 @@ impl Fold<'_> {
         if let Some(done) = self.find(&ask.intent.operation) {
             return self.repeat(ask, nonce, done);
         }
+        if let Some(made_ms) = ask.intent.made_ms
+            && self.when.too_old(made_ms)
+        {
+            return self.too_old(ask);
+        }
         if let Some(refused) = self.stopped_by_fence(ask) {
             return Judged::Answered(Box::new(self.showing(refused)));
+        }
+        if let Some(objection) = self.record.is_forgotten_for(&ask.intent) {
+            return self.turned_away(ask, nonce, objection, Layer::State);
         }
         if let Some(objection) = self.record.objects_to_identity(&ask.intent.identity) {
             return self.turned_away(ask, nonce, objection, Layer::Identity);
@@ -108,11 +116,12 @@ impl Fold<'_> {
                 verdict,
                 rule,
                 explanation: draft.explanation().to_owned(),
-                time_ms: self.time_ms,
+                time_ms: self.when.wall_ms,
                 first_digest: None,
                 digest: operation.digest.clone(),
                 evidence,
                 state: operation.state.clone(),
+                expiry: Some(self.when.incident_expiry()),
             });
         }
         self.keep(operation);
@@ -132,7 +141,7 @@ impl Fold<'_> {
             verdict: found.verdict,
             rule: found.rule,
             result,
-            time_ms: self.time_ms,
+            time_ms: self.when.wall_ms,
             nonce,
             round: ask
                 .reservation
@@ -144,6 +153,8 @@ impl Fold<'_> {
                 .flatten(),
             expected: Vec::new(),
             raised: Raised::default(),
+            expiry: Some(self.when.operation_expiry()),
+            deliveries: Deliveries::default(),
         }
     }
 

@@ -4,7 +4,7 @@ use super::operation::{
     digest_from_message, digest_to_message, result_from_message, result_to_message, rule,
     state_text, verdict,
 };
-use super::{field, maybe_state, missing};
+use super::{field, maybe_state, missing, moment, seconds};
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{Kind, OperationId, ResourceId};
 use crate::domain::incident::{Incident, verdict_code};
@@ -25,6 +25,7 @@ pub(super) fn to_message(incident: &Incident) -> pb::Incident {
         digest: Some(digest_to_message(&incident.digest)),
         evidence: incident.evidence.as_ref().map(result_to_message),
         state: state_text(incident.state.as_ref()),
+        expiry: seconds(incident.expiry),
     }
 }
 
@@ -45,5 +46,6 @@ pub(super) fn from_message(message: pb::Incident) -> Result<Incident, Invalid> {
             .map(|evidence| result_from_message("evidence", evidence))
             .transpose()?,
         state: maybe_state("state", &message.state)?,
+        expiry: moment(message.expiry),
     })
 }

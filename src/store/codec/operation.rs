@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 
-use super::{field, maybe_nonce, maybe_state, missing, nonce, nonce_bytes};
+use super::{field, maybe_nonce, maybe_state, missing, moment, nonce, nonce_bytes, seconds};
 use crate::domain::decision::{Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme};
 use crate::domain::ids::{OperationId, StateName};
 use crate::domain::incident::{verdict_code, verdict_from_code};
 use crate::domain::invalid::Invalid;
 use crate::domain::outcome::StoredResult;
-use crate::domain::record::{Operation, Raised};
+use crate::domain::record::{Deliveries, Operation, Raised};
 use crate::proto::store_v1 as pb;
 
 pub(super) fn to_message(operation: &Operation) -> pb::Operation {
@@ -29,6 +29,8 @@ pub(super) fn to_message(operation: &Operation) -> pb::Operation {
             .map(|state| state.as_str().to_owned())
             .collect(),
         raised: operation.raised.bits(),
+        expiry: seconds(operation.expiry),
+        deliveries: operation.deliveries.unsaid(),
     }
 }
 
@@ -53,6 +55,8 @@ pub(super) fn from_message(message: pb::Operation) -> Result<Operation, Invalid>
             .map(|state| field("operation.expected", StateName::parse(state)))
             .collect::<Result<_, _>>()?,
         raised: Raised::from_bits(message.raised),
+        expiry: moment(message.expiry),
+        deliveries: Deliveries::said(message.deliveries),
     })
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::operation::{self, state_text};
-use super::{at_most, field, maybe_nonce, maybe_state, nonce, nonce_bytes, sixteen};
+use super::{
+    at_most, field, maybe_nonce, maybe_state, moment, nonce, nonce_bytes, seconds, sixteen,
+};
 use crate::domain::ids::{Holder, IdentityName, IdentityValue, Nonce, RequestId, StateName};
 use crate::domain::invalid::Invalid;
 use crate::domain::record::{
@@ -39,6 +41,8 @@ pub(super) fn to_message(record: &Record) -> pb::Record {
             .map(operation::to_message)
             .collect(),
         spilled: record.spilled,
+        touched: seconds(record.touched),
+        forgotten: seconds(record.forgotten),
     }
 }
 
@@ -91,6 +95,8 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
             .map(operation::from_message)
             .collect::<Result<_, _>>()?,
         spilled: message.spilled,
+        touched: moment(message.touched),
+        forgotten: moment(message.forgotten),
     })
 }
 

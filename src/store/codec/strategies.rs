@@ -16,9 +16,11 @@ use crate::domain::ids::{
 use crate::domain::incident::{Incident, verdict_from_code};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
-    LeaseId, NamedValue, Operation, PastRound, Raised, Record, Round, RoundEnd, ValueHash, Visit,
+    Deliveries, LeaseId, NamedValue, Operation, PastRound, Raised, Record, Round, RoundEnd,
+    ValueHash, Visit,
 };
 use crate::domain::request::Ttl;
+use crate::domain::retention::StoreTime;
 use crate::domain::token::Revision;
 
 pub(super) fn nonces() -> impl Strategy<Value = Nonce> {
@@ -77,15 +79,25 @@ pub(super) fn results() -> impl Strategy<Value = StoredResult> {
         })
 }
 
+pub(super) fn moments() -> impl Strategy<Value = Option<StoreTime>> {
+    option::of((1..=u64::MAX).prop_map(StoreTime::from_seconds))
+}
+
 pub(super) fn operations() -> impl Strategy<Value = Operation> {
     (
         (operation_ids(), digests(), verdicts(), rules(), results()),
         (any::<u64>(), nonces(), option::of(nonces())),
-        (option::of(states()), vec(states(), 0..4), any::<u32>()),
+        (
+            option::of(states()),
+            vec(states(), 0..4),
+            any::<u32>(),
+            moments(),
+            any::<u32>(),
+        ),
     )
         .prop_map(
             |((id, digest, verdict, rule, result), (time_ms, nonce, round), rest)| {
-                let (state, expected, raised) = rest;
+                let (state, expected, raised, expiry, deliveries) = rest;
                 Operation {
                     id,
                     digest,
@@ -98,6 +110,8 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                     state,
                     expected,
                     raised: Raised::from_bits(raised),
+                    expiry,
+                    deliveries: Deliveries::said(deliveries),
                 }
             },
         )
@@ -159,11 +173,11 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
     (
         (any::<u64>(), option::of(states()), visits(), identities()),
         (option::of(rounds()), vec(past, 0..=8)),
-        (vec(operations(), 0..4), any::<u64>()),
+        (vec(operations(), 0..4), any::<u64>(), moments(), moments()),
     )
         .prop_map(
             |((moves, state, visits, identity), (round, past_rounds), rest)| {
-                let (operations, spilled) = rest;
+                let (operations, spilled, touched, forgotten) = rest;
                 Record {
                     moves,
                     state,
@@ -173,6 +187,8 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
                     past_rounds,
                     operations,
                     spilled,
+                    touched,
+                    forgotten,
                 }
             },
         )
@@ -187,11 +203,12 @@ pub(super) fn incidents() -> impl Strategy<Value = Incident> {
             digests(),
             option::of(results()),
             option::of(states()),
+            moments(),
         ),
     )
         .prop_map(
             |((id, kind, resource, operation), (verdict, rule, explanation, time_ms), rest)| {
-                let (first_digest, digest, evidence, state) = rest;
+                let (first_digest, digest, evidence, state, expiry) = rest;
                 Incident {
                     id: IncidentId(id),
                     resource: ResourceId::new(Kind::parse(&kind).unwrap(), &resource).unwrap(),
@@ -204,6 +221,7 @@ pub(super) fn incidents() -> impl Strategy<Value = Incident> {
                     digest,
                     evidence,
                     state,
+                    expiry,
                 }
             },
         )

@@ -10,7 +10,7 @@ use crate::domain::decision::{Rule, Verdict};
 use crate::domain::digest::ContentDigest;
 use crate::domain::ids::{Holder, Kind, RequestId, ResourceId, StateName};
 use crate::domain::outcome::StoredResult;
-use crate::domain::record::{LeaseId, Raised, Round, RoundEnd, ValueHash, Visit};
+use crate::domain::record::{Deliveries, LeaseId, Raised, Round, RoundEnd, ValueHash, Visit};
 use crate::domain::request::Ttl;
 use crate::domain::token::Revision;
 use crate::store::keys::{Keys, Prefix};
@@ -52,9 +52,12 @@ fn ordinary() -> Record {
         state: None,
         expected: Vec::new(),
         raised: Raised::default(),
+        expiry: Some(StoreTime::from_seconds(1_790_345_601)),
+        deliveries: Deliveries::default(),
     };
     Record {
         operations: vec![operation],
+        touched: Some(StoreTime::from_seconds(1_790_000_000)),
         ..Record::default()
     }
 }
@@ -108,6 +111,7 @@ fn an_empty_result_that_was_reported_differs_from_none() {
         digest: ContentDigest::none(),
         evidence: Some(StoredResult::default()),
         state: None,
+        expiry: None,
     };
     for evidence in [Some(StoredResult::default()), None] {
         incident.evidence = evidence;

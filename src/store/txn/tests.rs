@@ -9,8 +9,9 @@ use crate::domain::decision::{Rule, Verdict};
 use crate::domain::digest::ContentDigest;
 use crate::domain::ids::{Kind, Nonce};
 use crate::domain::incident::Incident;
+use crate::domain::judge::Gone;
 use crate::domain::outcome::StoredResult;
-use crate::domain::record::{LeaseId, Operation, Raised, Record};
+use crate::domain::record::{Deliveries, LeaseId, Operation, Raised, Record};
 use crate::domain::token::Timeline;
 use crate::store::keys::Prefix;
 
@@ -34,6 +35,8 @@ fn operation(id: usize, body: usize) -> Operation {
         state: None,
         expected: Vec::new(),
         raised: Raised::default(),
+        expiry: None,
+        deliveries: Deliveries::default(),
     }
 }
 
@@ -50,6 +53,7 @@ fn incident(id: &str) -> Incident {
         digest: ContentDigest::none(),
         evidence: None,
         state: None,
+        expiry: None,
     }
 }
 
@@ -65,6 +69,7 @@ fn commit(id: usize, operations: usize, body: usize) -> Commit {
         reservation_write: ReservationWrite::Keep,
         operations,
         incidents: Vec::new(),
+        gone: Gone::default(),
     }
 }
 

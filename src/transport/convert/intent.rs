@@ -9,7 +9,7 @@ use crate::engine::Fault;
 use crate::proto::v1 as pb;
 use crate::proto::v1::intent::Content;
 
-use super::{at, present, refused, shown};
+use super::{at, present, refused, shown, span};
 
 /// Reads an intent.
 pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
@@ -26,6 +26,7 @@ pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
             "must be absent without a move: where no state changes, none is judged",
         ));
     }
+    let made_ms = span::moment("intent.operation_time", intent.operation_time)?;
     Ok(Intent {
         operation,
         identity,
@@ -33,6 +34,7 @@ pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
         digest: digest(intent.content.as_ref())?,
         from,
         movement,
+        made_ms,
     })
 }
 

@@ -12,7 +12,7 @@ use crate::domain::ids::{
 use crate::domain::judge::{Answer, Ask, HeldRound};
 use crate::domain::outcome::StoredResult;
 use crate::domain::request::{
-    EndedRounds, Fence, Identity, Intent, Move, Reserve, Transition, Ttl,
+    EndedRounds, Fence, Identity, Intent, Move, Purpose, Reserve, Transition, Ttl,
 };
 use crate::domain::token::FencingToken;
 
@@ -49,6 +49,8 @@ pub(super) struct Message {
     pub(super) movement: Option<Move>,
     pub(super) under: Option<ReservationId>,
     pub(super) result: Option<StoredResult>,
+    pub(super) made_ms: Option<u64>,
+    pub(super) purpose: Purpose,
 }
 
 /// A message that is recorded once and moves nothing.
@@ -61,6 +63,8 @@ pub(super) fn once(id: &str) -> Message {
         movement: None,
         under: None,
         result: None,
+        made_ms: None,
+        purpose: Purpose::Commit,
     }
 }
 
@@ -106,6 +110,16 @@ impl Message {
         self
     }
 
+    pub(super) fn made_at(mut self, made_ms: u64) -> Self {
+        self.made_ms = Some(made_ms);
+        self
+    }
+
+    pub(super) fn only_asking(mut self) -> Self {
+        self.purpose = Purpose::Validate;
+        self
+    }
+
     pub(super) fn with_result(mut self, result: StoredResult) -> Self {
         self.result = Some(result);
         self
@@ -118,12 +132,14 @@ impl Message {
             digest: ContentDigest::of_raw(self.content.as_bytes()).unwrap(),
             from: self.from.clone(),
             movement: self.movement.clone(),
+            made_ms: self.made_ms,
         };
         let transition = Transition {
             resource: resource.clone(),
             intent,
             reservation: self.under.clone(),
             result: self.result.clone(),
+            purpose: self.purpose,
         };
         Ask::Transition(Box::new(transition), nonce)
     }
