@@ -134,7 +134,7 @@ impl Fold<'_> {
 impl Operation {
     /// How many bytes it takes in a record, about.
     pub fn size(&self) -> usize {
-        const FIXED: usize = 54;
+        const FIXED: usize = 37;
         let names = self
             .state
             .iter()

@@ -11,7 +11,7 @@ impl Fold<'_> {
     /// Answers a request whose operation is already finished.
     pub(super) fn repeat(&mut self, ask: &Transition, nonce: Nonce, done: Operation) -> Judged {
         let expired = done.expired(self.when.now);
-        if done.nonce == nonce {
+        if done.mark == nonce.mark() {
             // Ours: the commit went through and only its reply was lost.
             return Judged::Answered(Box::new(self.first_answer(&done)));
         }

@@ -82,7 +82,7 @@ impl Fold<'_> {
             }
             let mut draft = ended_now();
             if let Some(round) = self.record.round.as_mut() {
-                round.over = Some(RoundEnd::Released(nonce));
+                round.over = Some(RoundEnd::Released(nonce.mark()));
                 draft = draft.freeing(round.lease);
             }
             self.live = None;
@@ -92,7 +92,7 @@ impl Fold<'_> {
         }
         let draft = match self.record.end_of(reservation.round()) {
             // Ours: the commit went through and only its reply was lost.
-            Some(RoundEnd::Released(by)) if by == nonce => ended_now(),
+            Some(RoundEnd::Released(by)) if by == nonce.mark() => ended_now(),
             end => {
                 let rule = rule_of(end);
                 Draft::new(Verdict::Replayed, Layer::Replay, rule, over_text(rule))

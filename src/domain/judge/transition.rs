@@ -142,7 +142,7 @@ impl Fold<'_> {
             rule: found.rule,
             result,
             time_ms: self.when.wall_ms,
-            nonce,
+            mark: nonce.mark(),
             round: ask
                 .reservation
                 .as_ref()

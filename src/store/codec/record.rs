@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::operation::{self, state_text};
-use super::{
-    at_most, field, maybe_nonce, maybe_state, moment, nonce, nonce_bytes, seconds, sixteen,
-};
+use super::operation::{self, Before};
+use super::refer::{Names, numbered};
+use super::{at_most, exactly, field, less, mark, moment, nonce, nonce_bytes, plus, seconds};
 use crate::domain::ids::{Holder, IdentityName, IdentityValue, Nonce, RequestId, StateName};
 use crate::domain::invalid::Invalid;
 use crate::domain::record::{
@@ -21,10 +20,30 @@ pub(super) fn to_message(record: &Record) -> pb::Record {
     debug_assert!(record.visits.len() <= STATES_REMEMBERED_MAX);
     debug_assert!(record.identity.len() <= IDENTITY_NAMES_REMEMBERED_MAX);
     debug_assert!(record.past_rounds.len() <= PAST_ROUNDS_MAX);
+    let mut visits: Vec<_> = record.visits.iter().collect();
+    visits.sort_by_key(|(_, visit)| visit.entered);
+    let last_round = record.round.iter().map(|round| round.nonce);
+    let past_rounds = record.past_rounds.iter().map(|past| past.nonce);
+    let mut names = Names {
+        states: visits.iter().map(|(state, _)| *state).collect(),
+        rounds: last_round.chain(past_rounds).collect(),
+    };
+    let rounds_remembered = names.rounds.len();
+    let last_visit = visits.last();
+    let last_entered = last_visit.map_or(0, |(_, visit)| visit.entered);
+    let usual_state = last_visit.map(|(state, _)| *state);
+    let state = record.state.as_ref();
+    let state_number = (state != usual_state).then(|| state.map_or(0, |state| names.state(state)));
+    let mut before = Before::default();
+    let mut operations = Vec::with_capacity(record.operations.len());
+    for operation in &record.operations {
+        operations.push(operation::to_message(operation, &mut names, before));
+        before = before.then(operation);
+    }
     pb::Record {
-        moves: record.moves,
-        state: state_text(record.state.as_ref()),
-        visits: record.visits.iter().map(visit_to_message).collect(),
+        moves: (record.moves != last_entered).then_some(record.moves),
+        state: state_number,
+        visits: visits_to_messages(&visits),
         identity: record.identity.iter().map(value_to_message).collect(),
         round: record.round.as_ref().map(round_to_message),
         past_rounds: record
@@ -35,14 +54,12 @@ pub(super) fn to_message(record: &Record) -> pb::Record {
                 released_by: released_by(past.end),
             })
             .collect(),
-        operations: record
-            .operations
-            .iter()
-            .map(operation::to_message)
-            .collect(),
+        operations,
         spilled: record.spilled,
-        touched: seconds(record.touched),
+        touched: less(record.touched, before.time_s()),
         forgotten: seconds(record.forgotten),
+        other_states: names.states_beyond(visits.len()),
+        other_rounds: names.rounds_beyond(rounds_remembered),
     }
 }
 
@@ -54,18 +71,11 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
         IDENTITY_NAMES_REMEMBERED_MAX,
     )?;
     at_most("past_rounds", message.past_rounds.len(), PAST_ROUNDS_MAX)?;
-    let mut visits = BTreeMap::new();
-    for visit in message.visits {
-        let state = field("visits.state", StateName::parse(&visit.state))?;
-        let visit = Visit {
-            entered: visit.entered,
-            left: visit.left,
-            values: visit.values.into_iter().map(ValueHash).collect(),
-        };
-        if visits.insert(state, visit).is_some() {
-            return Err(Invalid::new("visits names a state twice"));
-        }
-    }
+    let visits = visits_from_messages(message.visits)?;
+    let last_entered = visits.last().map_or(0, |(_, visit)| visit.entered);
+    let mut states: Vec<StateName> = visits.iter().map(|(state, _)| state.clone()).collect();
+    let usual_state = states.last().cloned();
+    states.extend(operation::states("other_states", &message.other_states)?);
     let mut identity = BTreeMap::new();
     for value in message.identity {
         let (name, value) = value_from_message(&value)?;
@@ -73,40 +83,92 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
             return Err(Invalid::new("identity has a name twice"));
         }
     }
+    let round = message.round.map(round_from_message).transpose()?;
+    let past_rounds = message.past_rounds.iter().map(past_from_message);
+    let past_rounds = past_rounds.collect::<Result<Vec<_>, _>>()?;
+    let mut rounds: Vec<Nonce> = round.iter().map(|round| round.nonce).collect();
+    rounds.extend(past_rounds.iter().map(|past| past.nonce));
+    rounds.extend(operation::rounds("other_rounds", &message.other_rounds)?);
+    let mut before = Before::default();
+    let mut operations = Vec::with_capacity(message.operations.len());
+    for operation in message.operations {
+        let operation = operation::from_message(operation, &states, &rounds, before)?;
+        before = before.then(&operation);
+        operations.push(operation);
+    }
     Ok(Record {
-        moves: message.moves,
-        state: maybe_state("state", &message.state)?,
-        visits,
+        moves: message.moves.unwrap_or(last_entered),
+        state: match message.state {
+            Some(number) => numbered("state", &states, number)?,
+            None => usual_state,
+        },
+        visits: in_order_of_names(visits)?,
         identity,
-        round: message.round.map(round_from_message).transpose()?,
-        past_rounds: message
-            .past_rounds
-            .iter()
-            .map(|past| {
-                Ok(PastRound {
-                    nonce: nonce("past_rounds.nonce", &past.nonce)?,
-                    end: round_end("past_rounds.released_by", &past.released_by)?,
-                })
-            })
-            .collect::<Result<_, Invalid>>()?,
-        operations: message
-            .operations
-            .into_iter()
-            .map(operation::from_message)
-            .collect::<Result<_, _>>()?,
+        round,
+        past_rounds,
+        operations,
         spilled: message.spilled,
-        touched: moment(message.touched),
+        touched: plus(message.touched, before.time_s()),
         forgotten: moment(message.forgotten),
     })
 }
 
-fn visit_to_message((state, visit): (&StateName, &Visit)) -> pb::Visit {
-    pb::Visit {
-        state: state.as_str().to_owned(),
-        entered: visit.entered,
-        left: visit.left,
-        values: visit.values.iter().map(|hash| hash.0).collect(),
+/// Visits in the order in which they were entered. What follows from the neighbours is left out.
+fn visits_to_messages(visits: &[(&StateName, &Visit)]) -> Vec<pb::Visit> {
+    let mut before = 0_u64;
+    let mut messages = Vec::with_capacity(visits.len());
+    for (at, (state, visit)) in visits.iter().enumerate() {
+        let next = visits.get(at + 1).map(|(_, next)| next.entered);
+        messages.push(pb::Visit {
+            state: state.as_str().to_owned(),
+            entered: (visit.entered != before.wrapping_add(1)).then_some(visit.entered),
+            left: visit.left.filter(|_| visit.left != next),
+            values: visit.values.iter().map(|hash| hash.0).collect(),
+            never_left: visit.left.is_none() && next.is_some(),
+        });
+        before = visit.entered;
     }
+    messages
+}
+
+fn visits_from_messages(messages: Vec<pb::Visit>) -> Result<Vec<(StateName, Visit)>, Invalid> {
+    let mut visits: Vec<(StateName, Visit)> = Vec::with_capacity(messages.len());
+    let mut before = 0_u64;
+    let mut stays_until_next = false;
+    for message in messages {
+        let entered = message.entered.unwrap_or(before.wrapping_add(1));
+        if let Some((_, last)) = visits.last_mut().filter(|_| stays_until_next) {
+            last.left = Some(entered);
+        }
+        stays_until_next = message.left.is_none() && !message.never_left;
+        before = entered;
+        let visit = Visit {
+            entered,
+            left: message.left,
+            values: message.values.into_iter().map(ValueHash).collect(),
+        };
+        let state = field("visits.state", StateName::parse(&message.state))?;
+        visits.push((state, visit));
+    }
+    Ok(visits)
+}
+
+fn in_order_of_names(
+    visits: Vec<(StateName, Visit)>,
+) -> Result<BTreeMap<StateName, Visit>, Invalid> {
+    let count = visits.len();
+    let by_name: BTreeMap<_, _> = visits.into_iter().collect();
+    if by_name.len() != count {
+        return Err(Invalid::new("visits names a state twice"));
+    }
+    Ok(by_name)
+}
+
+fn past_from_message(past: &pb::PastRound) -> Result<PastRound, Invalid> {
+    Ok(PastRound {
+        nonce: nonce("past_rounds.nonce", &past.nonce)?,
+        end: round_end("past_rounds.released_by", &past.released_by)?,
+    })
 }
 
 fn value_to_message((name, value): (&IdentityName, &NamedValue)) -> pb::NamedValue {
@@ -156,7 +218,7 @@ fn round_from_message(message: pb::Round) -> Result<Round, Invalid> {
         .map_err(|_| Invalid::new("round.granted is no revision of etcd"))?;
     Ok(Round {
         nonce: nonce("round.nonce", &message.nonce)?,
-        request: RequestId::from_bytes(sixteen("round.request", &message.request)?),
+        request: RequestId::from_bytes(exactly("round.request", &message.request)?),
         holder: if message.holder.is_empty() {
             None
         } else {
@@ -180,12 +242,14 @@ fn round_from_message(message: pb::Round) -> Result<Round, Invalid> {
 
 fn released_by(end: RoundEnd) -> bytes::Bytes {
     match end {
-        RoundEnd::Released(nonce) => nonce_bytes(nonce),
+        RoundEnd::Released(mark) => bytes::Bytes::copy_from_slice(mark.as_bytes()),
         RoundEnd::Lost => bytes::Bytes::new(),
     }
 }
 
 fn round_end(name: &str, released_by: &[u8]) -> Result<RoundEnd, Invalid> {
-    let released: Option<Nonce> = maybe_nonce(name, released_by)?;
-    Ok(released.map_or(RoundEnd::Lost, RoundEnd::Released))
+    if released_by.is_empty() {
+        return Ok(RoundEnd::Lost);
+    }
+    mark(name, released_by).map(RoundEnd::Released)
 }

@@ -11,7 +11,8 @@ use proptest::sample::select;
 use crate::domain::decision::{IncidentId, Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme};
 use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Kind, Nonce, OperationId, RequestId, ResourceId, StateName,
+    Holder, IdentityName, IdentityValue, Kind, Mark, Nonce, OperationId, RequestId, ResourceId,
+    StateName,
 };
 use crate::domain::incident::{Incident, verdict_from_code};
 use crate::domain::outcome::StoredResult;
@@ -25,6 +26,10 @@ use crate::domain::token::Revision;
 
 pub(super) fn nonces() -> impl Strategy<Value = Nonce> {
     any::<[u8; 16]>().prop_map(Nonce::from_bytes)
+}
+
+pub(super) fn marks() -> impl Strategy<Value = Mark> {
+    any::<[u8; 8]>().prop_map(Mark::from_bytes)
 }
 
 pub(super) fn names() -> impl Strategy<Value = String> {
@@ -86,7 +91,7 @@ pub(super) fn moments() -> impl Strategy<Value = Option<StoreTime>> {
 pub(super) fn operations() -> impl Strategy<Value = Operation> {
     (
         (operation_ids(), digests(), verdicts(), rules(), results()),
-        (any::<u64>(), nonces(), option::of(nonces())),
+        (any::<u64>(), marks(), option::of(nonces())),
         (
             option::of(states()),
             vec(states(), 0..4),
@@ -96,7 +101,7 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
         ),
     )
         .prop_map(
-            |((id, digest, verdict, rule, result), (time_ms, nonce, round), rest)| {
+            |((id, digest, verdict, rule, result), (time_ms, mark, round), rest)| {
                 let (state, expected, raised, expiry, deliveries) = rest;
                 Operation {
                     id,
@@ -105,7 +110,7 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                     rule,
                     result,
                     time_ms,
-                    nonce,
+                    mark,
                     round,
                     state,
                     expected,
@@ -118,7 +123,7 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
 }
 
 pub(super) fn round_ends() -> impl Strategy<Value = RoundEnd> {
-    option::of(nonces()).prop_map(|by| by.map_or(RoundEnd::Lost, RoundEnd::Released))
+    option::of(marks()).prop_map(|by| by.map_or(RoundEnd::Lost, RoundEnd::Released))
 }
 
 pub(super) fn rounds() -> impl Strategy<Value = Round> {
