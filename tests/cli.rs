@@ -13,8 +13,9 @@ use std::process::{Command, Stdio};
 
 use fencepost::proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use fencepost::proto::v1::{
-    CloseIncidentRequest, CloseIncidentResponse, GetIncidentRequest, GetIncidentResponse, Incident,
-    ListIncidentsRequest, ListIncidentsResponse, Resource, Verdict,
+    CloseIncidentRequest, CloseIncidentResponse, Count, GetCountsRequest, GetCountsResponse,
+    GetIncidentRequest, GetIncidentResponse, Incident, ListIncidentsRequest, ListIncidentsResponse,
+    Resource, Verdict, VerdictCount,
 };
 use fencepost::server::{Running, start_dev};
 use serde_json::Value;
@@ -494,11 +495,34 @@ async fn proto_files_are_written_and_never_overwritten_unasked() {
     );
 }
 
-/// Three incidents on two pages.
+/// Three incidents on two pages, and a few counts.
 struct TwoPages;
 
 #[async_trait]
 impl OperatorService for TwoPages {
+    async fn get_counts(
+        &self,
+        _: Request<GetCountsRequest>,
+    ) -> Result<Response<GetCountsResponse>, Status> {
+        let given = |verdict: Verdict, count| VerdictCount {
+            verdict: verdict.into(),
+            count,
+        };
+        Ok(Response::new(GetCountsResponse {
+            start_time: Some(prost_types::Timestamp {
+                seconds: 7,
+                nanos: 0,
+            }),
+            counts: vec![Count {
+                kind: "order".into(),
+                event: String::new(),
+                deliveries: 3,
+                verdicts: vec![given(Verdict::Applied, 1), given(Verdict::Replayed, 2)],
+            }],
+            other: None,
+        }))
+    }
+
     async fn list_incidents(
         &self,
         request: Request<ListIncidentsRequest>,
@@ -539,16 +563,38 @@ impl OperatorService for TwoPages {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn incidents_are_listed_over_all_pages() {
-    let dir = tempfile::tempdir().unwrap();
+/// Serves them until the test ends.
+fn two_pages(dir: &tempfile::TempDir) -> String {
     let socket = dir.path().join("admin.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     let serving = tonic::transport::Server::builder()
         .add_service(OperatorServiceServer::new(TwoPages))
         .serve_with_incoming(UnixListenerStream::new(listener));
     tokio::spawn(serving);
-    let socket = socket.to_str().unwrap();
+    socket.to_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_are_told_with_what_they_are_made_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = two_pages(&dir);
+    let table = fencepost(&["counts", "--admin-socket", &socket]).await;
+    assert_eq!(table.exit, 0, "{}", table.err);
+    let row = "order: 3 deliveries = 1 APPLIED + 2 REPLAYED";
+    assert!(table.out.contains(row), "{}", table.out);
+    let line = fencepost(&["counts", "--admin-socket", &socket, "-o", "json"]).await;
+    let json: Value = serde_json::from_str(&line.out).unwrap();
+    assert_eq!(json["counts"][0]["deliveries"], "3");
+    assert_eq!(json["startTime"], "1970-01-01T00:00:07Z");
+    let said = fencepost(&["counts", "--admin-socket", "none"]).await;
+    assert_eq!(said.exit, 2, "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn incidents_are_listed_over_all_pages() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = two_pages(&dir);
+    let socket = socket.as_str();
     let table = fencepost(&["incidents", "--admin-socket", socket]).await;
     assert_eq!(table.exit, 0, "{}", table.err);
     for id in ["one", "two", "three"] {

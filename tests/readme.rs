@@ -403,6 +403,10 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| reason for closing an incident | {REASON_BYTES_MAX} bytes |",
         "| page of incidents | {PAGE_SIZE_MAX}, {PAGE_SIZE_DEFAULT} if not said; {PAGE_BYTES_MAX/1048576} MiB; {KEYS_PER_PAGE_MAX} stored values looked at |",
         "| incidents whose repetitions wait to be written | {INCIDENTS_COUNTED_MAX} |",
+        "| retention; that of incidents | 1 min to 10 years, 96 h and 30 days if absent; incidents not shorter than operations |",
+        "| kinds and events counted apart | {COUNT_ROWS_MAX}, the rest together |",
+        "| operations of one resource whose deliveries are counted between two writes | {UNSAVED_COUNTS_MAX} |",
+        "| resources swept at once; operations of one swept in one commit | {SWEPT_AT_ONCE_MAX}; {SWEPT_OPERATIONS_MAX} |",
         "| log lines of one kind of trouble | {LINES_MAX} a second, the rest counted |",
     ];
     assert_eq!(rows, told.map(filled));
@@ -459,6 +463,7 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
                 "at most {EVIDENCE_SHOWN_MAX} pieces of its evidence",
                 "At most {REASON_BYTES_MAX} bytes, not blank.",
                 "Who closes it, for people. At most {HOLDER_BYTES_MAX} bytes.",
+                "in their order; at most {COUNT_ROWS_MAX}.",
             ][..],
         ),
     ];

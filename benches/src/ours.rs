@@ -256,6 +256,7 @@ pub(crate) fn transition(resource: &str, step: Move) -> pb::TransitionRequest {
                 initial_state: initial.to_owned(),
                 sets: Default::default(),
             }),
+            ..pb::Intent::default()
         }),
         reservation_id: String::new(),
         result: Some(pb::Result {
@@ -265,6 +266,7 @@ pub(crate) fn transition(resource: &str, step: Move) -> pb::TransitionRequest {
             content_type: String::new(),
             headers: Vec::new(),
         }),
+        ..pb::TransitionRequest::default()
     }
 }
 

@@ -1,21 +1,15 @@
 //! `incidents`: what a person must judge.
 
-use std::path::{Path, PathBuf};
-
 use clap::{Args, Subcommand};
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Status};
-use tower::service_fn;
 
-use super::address::{self, Address};
+use super::admin::AdminArgs;
 use super::exit::{self, Exit};
-use super::session::{CallTimeout, Output, PrintingArgs, root_cause, with_timeout};
+use super::session::{CallTimeout, Output, PrintingArgs, with_timeout};
 use super::table::Table;
 use super::trouble::Trouble;
 use super::{json, output};
-use crate::config::admin_socket_path;
 use crate::proto::v1::operator_service_client::OperatorServiceClient;
 use crate::proto::v1::{CloseIncidentRequest, GetIncidentRequest, Incident, ListIncidentsRequest};
 
@@ -86,12 +80,8 @@ struct CloseArgs {
 /// Where operators are answered, and how to print.
 #[derive(Debug, Args)]
 struct ReachArgs {
-    /// The sidecar's admin socket [default: the one that belongs to the port of --addr]
-    #[arg(long, env = "FENCEPOST_ADMIN_SOCKET", value_name = "PATH")]
-    admin_socket: Option<PathBuf>,
-    /// Where the sidecar listens; only its port is used, to find the admin socket
-    #[arg(long, env = "FENCEPOST_ADDR", default_value = address::DEFAULT, value_parser = Address::parse)]
-    addr: Address,
+    #[command(flatten)]
+    admin: AdminArgs,
     #[command(flatten)]
     printing: PrintingArgs,
 }
@@ -232,20 +222,9 @@ struct Operator {
 
 impl Operator {
     async fn reach(args: &ReachArgs) -> Result<Self, Trouble> {
-        let socket = match &args.admin_socket {
-            Some(path) => path.clone(),
-            None => admin_socket_path(args.addr.port()),
-        };
-        let place = socket.display().to_string();
-        if place == "none" {
-            return Err(Trouble::usage(
-                "the admin socket is `none`, so there is nobody to ask: start the sidecar with one, and name it with \
-                 --admin-socket",
-            ));
-        }
         Ok(Self {
-            client: OperatorServiceClient::new(connect(&socket).await?),
-            place,
+            client: args.admin.connect().await?,
+            place: args.admin.place(),
             timeout: args.printing.timeout,
         })
     }
@@ -277,25 +256,4 @@ fn render(form: Output, incidents: &[Incident]) -> Result<String, Trouble> {
         }
     }
     Ok(text)
-}
-
-async fn connect(socket: &Path) -> Result<Channel, Trouble> {
-    let path = socket.to_owned();
-    // A Unix socket has no host; the name is only there to make a well-formed request.
-    Endpoint::from_static("http://localhost")
-        .connect_with_connector(service_fn(move |_| {
-            let path = path.clone();
-            async move { UnixStream::connect(path).await.map(TokioIo::new) }
-        }))
-        .await
-        .map_err(|error| {
-            let mut trouble = Trouble::failed(format!(
-                "no sidecar answers at the admin socket {} ({}): start one with `fencepost dev`, or name its \
-                 socket with --admin-socket or FENCEPOST_ADMIN_SOCKET",
-                socket.display(),
-                root_cause(&error)
-            ));
-            trouble.exit = Exit::Unavailable;
-            trouble
-        })
 }

@@ -1,6 +1,8 @@
 //! The command line: one file per group of commands, one for what they share.
 
 mod address;
+mod admin;
+mod counts;
 mod demo;
 mod digest;
 mod exit;
@@ -74,6 +76,9 @@ enum Command {
     /// Make the digest of a content as the sidecar does; none is asked
     #[command(after_help = exit::of_files())]
     Digest(digest::DigestArgs),
+    /// Tell what became of the messages that a sidecar was given, over its admin socket
+    #[command(after_help = exit::of_a_question(&[]))]
+    Counts(counts::CountsArgs),
     /// Check, show, draw and compare machine files; no sidecar is asked
     #[command(subcommand, after_help = exit::of_files())]
     Machine(machine::MachineCommand),
@@ -154,6 +159,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Inspect(args) => args.run().await,
         Command::Incidents(args) => args.run().await,
         Command::Digest(args) => args.run(),
+        Command::Counts(args) => args.run().await,
         Command::Machine(command) => command.run(),
         Command::Proto(args) => args.run(),
     };

@@ -1,6 +1,7 @@
 //! `fence`, `lookup` and `inspect`: the calls that change nothing.
 
 use clap::Args;
+use prost_types::Timestamp;
 
 use super::exit::Exit;
 use super::reservation::exit;
@@ -58,6 +59,9 @@ pub(super) struct LookupArgs {
     resource: ResourceArgs,
     /// The sender's stable key, as given to `transition --operation`
     key: String,
+    /// When the sender made it, such as 2026-01-31T12:00:00Z; tells one too old to be remembered from one never seen
+    #[arg(long, env = "FENCEPOST_OPERATION_TIME", value_name = "TIME", value_parser = values::moment)]
+    operation_time: Option<Timestamp>,
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -69,6 +73,7 @@ impl LookupArgs {
         let request = LookupRequest {
             resource: Some(self.resource.into()),
             operation_id: self.key,
+            operation_time: self.operation_time,
         };
         let answer = session
             .answer(session.client().lookup(session.ask(request)))
@@ -92,7 +97,8 @@ impl LookupArgs {
             OperationState::Unspecified
             | OperationState::Done
             | OperationState::DoneEmpty
-            | OperationState::Refused => exit(answer.decision.as_ref()),
+            | OperationState::Refused
+            | OperationState::Expired => exit(answer.decision.as_ref()),
         })
     }
 }

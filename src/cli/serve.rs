@@ -54,6 +54,18 @@ struct SidecarArgs {
     /// How long calls under way may take once the sidecar stops [env: FENCEPOST_DRAIN_LIMIT] [default: 10s]
     #[arg(long, value_name = "DURATION")]
     drain_limit: Option<String>,
+    /// How long finished operations are replayable; no shorter than any sender goes on sending, 1m to 10 years
+    /// [env: FENCEPOST_RETENTION] [default: 96h]
+    #[arg(long, value_name = "DURATION")]
+    retention: Option<String>,
+    /// How long incidents are kept, open ones too; not shorter than --retention [env: FENCEPOST_INCIDENT_RETENTION]
+    /// [default: 30d]
+    #[arg(long, value_name = "DURATION")]
+    incident_retention: Option<String>,
+    /// After how long untouched a resource that has a state is forgotten, or `never`; not shorter than --retention
+    /// [env: FENCEPOST_FORGET] [default: never]
+    #[arg(long, value_name = "DURATION")]
+    forget: Option<String>,
     /// Form of the log: text or json [env: FENCEPOST_LOG_FORMAT] [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
@@ -63,11 +75,14 @@ struct SidecarArgs {
 }
 
 impl SidecarArgs {
-    fn flags(self) -> [(Setting, Option<String>); 5] {
+    fn flags(self) -> [(Setting, Option<String>); 8] {
         [
             (settings::LISTEN, self.listen),
             (settings::ADMIN_SOCKET, self.admin_socket),
             (settings::DRAIN_LIMIT, self.drain_limit),
+            (settings::RETENTION, self.retention),
+            (settings::INCIDENT_RETENTION, self.incident_retention),
+            (settings::FORGET, self.forget),
             (settings::LOG_FORMAT, self.log_format),
             (settings::LOG_LEVEL, self.log_level),
         ]

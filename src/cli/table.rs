@@ -72,6 +72,9 @@ impl Table {
         if let Some(first) = &decision.first_time {
             self.row("first decided", first.to_string());
         }
+        if decision.deliveries > 0 {
+            self.row("deliveries", decision.deliveries.to_string());
+        }
         if let Some(now) = &decision.now {
             self.snapshot(now);
         }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use clap::Args;
+use prost_types::Timestamp;
 
 use super::exit::Exit;
 use super::reservation::exit;
@@ -36,6 +37,12 @@ pub(super) struct TransitionArgs {
     reservation: Option<String>,
     #[command(flatten)]
     result: ResultArgs,
+    /// When the sender made the message, such as 2026-01-31T12:00:00Z; older than the retention, it is never run
+    #[arg(long, env = "FENCEPOST_OPERATION_TIME", value_name = "TIME", value_parser = values::moment)]
+    operation_time: Option<Timestamp>,
+    /// Only tell what would come of it now; nothing is written
+    #[arg(long, env = "FENCEPOST_VALIDATE_ONLY")]
+    validate_only: bool,
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -122,12 +129,14 @@ impl TransitionArgs {
             content: Some(self.content.read()?),
             from_states: self.from,
             r#move: self.movement.read()?,
+            operation_time: self.operation_time,
         };
         Ok(TransitionRequest {
             resource: Some(self.resource.into()),
             intent: Some(intent),
             reservation_id: self.reservation.unwrap_or_default(),
             result: self.result.read()?,
+            validate_only: self.validate_only,
         })
     }
 }

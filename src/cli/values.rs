@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use bytes::Bytes;
+use prost_types::Timestamp;
 use uuid::Uuid;
 
 use super::trouble::Trouble;
@@ -74,6 +75,12 @@ pub(super) fn request_id(text: &str) -> Result<Uuid, String> {
     text.parse().map_err(|_| {
         format!("`{text}` is not a UUID; give that of the attempt to repeat, or leave it out")
     })
+}
+
+/// A point in time.
+pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is not a time such as 2026-01-31T12:00:00Z"))
 }
 
 /// `name=value`.

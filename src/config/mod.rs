@@ -9,12 +9,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::domain::retention::Keeping;
 use crate::store::Prefix;
 
 pub use admin_socket::admin_socket_path;
 use setting::{
-    ADMIN_SOCKET, DRAIN_LIMIT, ETCD_ENDPOINTS, ETCD_PREFIX, ETCD_TIMEOUT, ETCD_WAIT, LISTEN,
-    LOG_FORMAT, LOG_LEVEL, Reading,
+    ADMIN_SOCKET, DRAIN_LIMIT, ETCD_ENDPOINTS, ETCD_PREFIX, ETCD_TIMEOUT, ETCD_WAIT, FORGET,
+    INCIDENT_RETENTION, LISTEN, LOG_FORMAT, LOG_LEVEL, RETENTION, Reading,
 };
 pub use setting::{Faults, Setting, Sources};
 pub use variables::unknown as unknown_variables;
@@ -22,8 +23,8 @@ pub use variables::unknown as unknown_variables;
 /// The settings, by the name that flags and variables share.
 pub mod settings {
     pub use super::setting::{
-        ADMIN_SOCKET, DRAIN_LIMIT, ETCD_ENDPOINTS, ETCD_PREFIX, ETCD_TIMEOUT, ETCD_WAIT, LISTEN,
-        LOG_FORMAT, LOG_LEVEL,
+        ADMIN_SOCKET, DRAIN_LIMIT, ETCD_ENDPOINTS, ETCD_PREFIX, ETCD_TIMEOUT, ETCD_WAIT, FORGET,
+        INCIDENT_RETENTION, LISTEN, LOG_FORMAT, LOG_LEVEL, RETENTION,
     };
 }
 
@@ -36,6 +37,8 @@ pub struct Config {
     pub admin: AdminSocket,
     /// How long calls under way may take once it stops.
     pub drain_limit: Duration,
+    /// How long what is kept.
+    pub keeping: Keeping,
     /// How it logs.
     pub log: Log,
     /// Where decisions are kept.
@@ -120,17 +123,34 @@ impl Config {
         Self::shared(Reading::of(sources), Some(Backend::Memory))
     }
 
+    fn keeping(reading: &mut Reading<'_>) -> Option<Keeping> {
+        let operations = reading.read(&RETENTION, values::retention);
+        // What is kept beside operations, and for their sake, is kept no shorter.
+        let least = operations.unwrap_or_default();
+        let incidents = reading.read(&INCIDENT_RETENTION, |text| {
+            values::no_shorter_than_retention(text, least)
+        });
+        let forget = reading.read(&FORGET, |text| values::forget(text, least));
+        Some(Keeping {
+            operations: operations?,
+            incidents: incidents?,
+            forget: forget?,
+        })
+    }
+
     fn shared(mut reading: Reading<'_>, backend: Option<Backend>) -> Result<Self, Faults> {
         let listen = reading.read(&LISTEN, values::listen);
         let admin = reading.read(&ADMIN_SOCKET, values::admin_socket);
         let drain_limit = reading.read(&DRAIN_LIMIT, values::drain_limit);
+        let keeping = Self::keeping(&mut reading);
         let format = reading.read(&LOG_FORMAT, values::log_format);
         let level = reading.read(&LOG_LEVEL, values::log_level);
-        let read = (listen, admin, drain_limit, format, level, backend);
+        let read = (listen, admin, drain_limit, keeping, format, level, backend);
         let (
             Some(listen),
             Some(admin),
             Some(drain_limit),
+            Some(keeping),
             Some(format),
             Some(level),
             Some(backend),
@@ -142,6 +162,7 @@ impl Config {
             listen,
             admin,
             drain_limit,
+            keeping,
             log: Log { format, level },
             backend,
         })

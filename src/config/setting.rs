@@ -42,6 +42,12 @@ settings! {
     DRAIN_LIMIT: "--drain-limit", "FENCEPOST_DRAIN_LIMIT", "10s";
     /// Where operators reach the sidecar.
     ADMIN_SOCKET: "--admin-socket", "FENCEPOST_ADMIN_SOCKET", "";
+    /// How long finished operations are replayable.
+    RETENTION: "--retention", "FENCEPOST_RETENTION", "96h";
+    /// How long incidents are kept.
+    INCIDENT_RETENTION: "--incident-retention", "FENCEPOST_INCIDENT_RETENTION", "30d";
+    /// After how long untouched a resource is forgotten.
+    FORGET: "--forget", "FENCEPOST_FORGET", "never";
     /// The form of log lines.
     LOG_FORMAT: "--log-format", "FENCEPOST_LOG_FORMAT", "text";
     /// What is logged.

@@ -9,6 +9,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 use super::{AdminSocket, LogFormat};
+use crate::domain::retention::{RETENTION_MAX, RETENTION_MIN};
 
 /// Most etcd members.
 const ENDPOINTS_MAX: usize = 9;
@@ -85,6 +86,28 @@ pub(super) fn etcd_wait(text: &str) -> Result<Duration, String> {
 
 pub(super) fn drain_limit(text: &str) -> Result<Duration, String> {
     within(text, DRAIN_LIMIT)
+}
+
+pub(super) fn retention(text: &str) -> Result<Duration, String> {
+    within(text, (RETENTION_MIN, RETENTION_MAX))
+}
+
+pub(super) fn no_shorter_than_retention(text: &str, least: Duration) -> Result<Duration, String> {
+    let span = retention(text)?;
+    if span < least {
+        return Err(format!(
+            "is {text:?}; it must not be shorter than --retention ({})",
+            humantime::format_duration(least)
+        ));
+    }
+    Ok(span)
+}
+
+pub(super) fn forget(text: &str, least: Duration) -> Result<Option<Duration>, String> {
+    if text == "never" {
+        return Ok(None);
+    }
+    no_shorter_than_retention(text, least).map(Some)
 }
 
 fn within(text: &str, (least, most): (Duration, Duration)) -> Result<Duration, String> {
@@ -171,6 +194,27 @@ mod tests {
             "1ms",
         ] {
             assert!(etcd_wait(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_for_the_sake_of_operations_is_kept_no_shorter() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(retention("1m"), Ok(Duration::from_secs(60)));
+        for bad in ["59s", "0s", "96", "never", "20y"] {
+            assert!(retention(bad).is_err(), "{bad}");
+        }
+        assert_eq!(forget("never", hour), Ok(None));
+        assert_eq!(forget("1h", hour), Ok(Some(hour)));
+        assert_eq!(no_shorter_than_retention("1h", hour), Ok(hour));
+        for short in [
+            forget("59m", hour).unwrap_err(),
+            no_shorter_than_retention("59m", hour).unwrap_err(),
+        ] {
+            assert!(
+                short.contains("not be shorter than --retention (1h)"),
+                "{short}"
+            );
         }
     }
 

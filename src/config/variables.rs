@@ -23,6 +23,7 @@ const CLIENT_VARIABLES: &[&str] = &[
     "FENCEPOST_KIND",
     "FENCEPOST_OPEN",
     "FENCEPOST_OPERATION",
+    "FENCEPOST_OPERATION_TIME",
     "FENCEPOST_OUTPUT",
     "FENCEPOST_RAW",
     "FENCEPOST_REQUEST_ID",
@@ -38,6 +39,7 @@ const CLIENT_VARIABLES: &[&str] = &[
     "FENCEPOST_TIMEOUT",
     "FENCEPOST_TO",
     "FENCEPOST_TTL",
+    "FENCEPOST_VALIDATE_ONLY",
 ];
 /// How all our variables begin.
 const PREFIX: &str = "FENCEPOST_";

@@ -25,7 +25,7 @@ pub enum Advice {
 }
 
 /// What was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
     /// Reserved, renewed, or the token is good.
     Granted,
@@ -47,6 +47,8 @@ pub enum Verdict {
     Rejected,
     /// The round is over, or the token overtaken.
     Fenced,
+    /// Older than the retention: it may have been done and forgotten, so it never runs.
+    Expired,
 }
 
 impl Verdict {
@@ -58,7 +60,7 @@ impl Verdict {
                 Advice::Acknowledge
             }
             Self::Busy | Self::TooEarly => Advice::Retry,
-            Self::Conflict | Self::Rejected => Advice::Refuse,
+            Self::Conflict | Self::Rejected | Self::Expired => Advice::Refuse,
             Self::Fenced => Advice::Abandon,
         }
     }
@@ -138,6 +140,10 @@ pub enum Rule {
     Passed,
     /// The resource has no state yet.
     NoState,
+    /// The message is older than what is remembered.
+    TooOld,
+    /// The resource was forgotten, and must not come back.
+    Forgotten,
 }
 
 /// Writes each stable name once, for both directions; a rule without a name does not compile.
@@ -189,6 +195,8 @@ rule_names! {
     NotYetReached => "NOT_YET_REACHED",
     Passed => "PASSED",
     NoState => "NO_STATE",
+    TooOld => "TOO_OLD",
+    Forgotten => "FORGOTTEN",
 }
 
 /// Names an incident; the same finding always has the same.
@@ -222,6 +230,8 @@ pub struct Decision {
     pub same_content_as: Option<OperationId>,
     /// In a repeated answer: when it was first decided, in milliseconds since 1970.
     pub first_time_ms: Option<u64>,
+    /// In a repeated answer: how often the operation was delivered, as far as that is known here.
+    pub deliveries: Option<u32>,
 }
 
 impl Decision {

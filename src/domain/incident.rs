@@ -13,6 +13,7 @@ use super::decision::{IncidentId, Rule, Verdict};
 use super::digest::ContentDigest;
 use super::ids::{Holder, Kind, Nonce, OperationId, ResourceId, StateName};
 use super::outcome::StoredResult;
+use super::retention::StoreTime;
 
 pub use closing::{Closing, REASON_BYTES_MAX, Reason};
 pub use codes::{verdict_code, verdict_from_code};
@@ -65,6 +66,8 @@ pub struct Incident {
     pub last_digest: Option<ContentDigest>,
     /// How a person closed it.
     pub closing: Option<Closing>,
+    /// Until when it is kept. `None`: for good.
+    pub expiry: Option<StoreTime>,
 }
 
 /// A result that was not taken: the effect may have run.

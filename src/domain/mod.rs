@@ -10,4 +10,5 @@ pub mod machine;
 pub mod outcome;
 pub mod record;
 pub mod request;
+pub mod retention;
 pub mod token;

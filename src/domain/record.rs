@@ -11,6 +11,7 @@ use super::ids::{
 };
 use super::outcome::StoredResult;
 use super::request::Ttl;
+use super::retention::StoreTime;
 use super::token::{FencingToken, Revision};
 
 /// Most different states that one resource may have been in.
@@ -66,6 +67,10 @@ pub struct Record {
     /// How many finished operations live in keys of their own. While it is above 0, an operation that is not inline may
     /// still have been done.
     pub spilled: u64,
+    /// When it was last written for a caller's sake.
+    pub touched: Option<StoreTime>,
+    /// When its state and its history were forgotten. What is left keeps late messages from beginning it anew.
+    pub forgotten: Option<StoreTime>,
 }
 
 /// A stay in a state, the last one.
@@ -166,6 +171,55 @@ pub struct Operation {
     pub raised: Raised,
     /// By these a later content under the same key is told which of its fields differ. The salt is `mark`.
     pub fields: FieldHashes,
+    /// Until when it is replayable. `None`: for good.
+    pub expiry: Option<StoreTime>,
+    /// How often it was delivered.
+    pub deliveries: Deliveries,
+}
+
+impl Operation {
+    /// Whether its time has come: what is remembered of it no longer counts, only what is still stored.
+    pub fn expired(&self, now: StoreTime) -> bool {
+        self.expiry.is_some_and(|end| end.has_come(now))
+    }
+
+    /// Whether it may be removed.
+    pub fn over(&self, now: StoreTime) -> bool {
+        self.expiry.is_some_and(|end| end.is_over(now))
+    }
+}
+
+/// How often an operation was delivered, the first time included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deliveries(u32);
+
+impl Default for Deliveries {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl Deliveries {
+    /// As stored, where once is not said.
+    pub fn said(stored: u32) -> Self {
+        Self(stored.max(1))
+    }
+
+    /// For a stored record.
+    pub fn unsaid(self) -> u32 {
+        if self.0 == 1 { 0 } else { self.0 }
+    }
+
+    /// So many more.
+    #[must_use]
+    pub fn and(self, more: u32) -> Self {
+        Self(self.0.saturating_add(more))
+    }
+
+    /// How many.
+    pub fn get(self) -> u32 {
+        self.0
+    }
 }
 
 /// Which incidents an operation has raised, so that a repeated finding writes nothing.

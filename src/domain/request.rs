@@ -101,6 +101,8 @@ pub struct Intent {
     pub from: Vec<StateName>,
     /// Where it leads; `None`: run once, no state judged.
     pub movement: Option<Move>,
+    /// When the sender made it, in milliseconds since 1970, if it says so.
+    pub made_ms: Option<u64>,
 }
 
 impl Intent {
@@ -139,6 +141,36 @@ pub struct Transition {
     pub result: Option<StoredResult>,
     /// Who sends it, for people.
     pub sender: Option<Holder>,
+    /// Whether it is only asked what would become of it.
+    pub purpose: Purpose,
+}
+
+/// Whether a judgement is carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// It is.
+    #[default]
+    Commit,
+    /// It is only told; nothing is written.
+    Validate,
+}
+
+/// Asks what has become of an operation.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    /// Which.
+    pub operation: OperationId,
+    /// When the sender made it, in milliseconds since 1970, if the caller says so.
+    pub made_ms: Option<u64>,
+}
+
+impl From<OperationId> for Lookup {
+    fn from(operation: OperationId) -> Self {
+        Self {
+            operation,
+            made_ms: None,
+        }
+    }
 }
 
 /// Asks for a reservation.

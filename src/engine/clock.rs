@@ -1,5 +1,7 @@
 //! The two clocks: one that never jumps and runs through suspend, and the wall clock that people read.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -34,7 +36,45 @@ impl Boottime {
     }
 }
 
-/// Milliseconds since 1970, for people: no decision reads them.
+/// The clocks that retention is measured by, which a test may move by hand. Leases and deadlines are not measured by it.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Arc<Moved>);
+
+#[derive(Debug, Default)]
+struct Moved {
+    passed_ms: AtomicU64,
+    wall_off_ms: AtomicI64,
+}
+
+impl Clock {
+    /// Lets time pass, on both clocks.
+    pub fn pass(&self, span: Duration) {
+        let span = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        self.0.passed_ms.fetch_add(span, Ordering::AcqRel);
+    }
+
+    /// Puts the time of day wrong by so many milliseconds.
+    pub fn put_wall_off(&self, off_ms: i64) {
+        self.0.wall_off_ms.store(off_ms, Ordering::Release);
+    }
+
+    /// Now, on the clock that never jumps.
+    pub(super) fn boottime(&self) -> Boottime {
+        let passed = Duration::from_millis(self.0.passed_ms.load(Ordering::Acquire));
+        Boottime::now().plus(passed)
+    }
+
+    /// The time of day, in milliseconds since 1970.
+    pub(super) fn wall_ms(&self) -> u64 {
+        let passed = self.0.passed_ms.load(Ordering::Acquire);
+        let off = self.0.wall_off_ms.load(Ordering::Acquire);
+        wall_clock_ms()
+            .saturating_add(passed)
+            .saturating_add_signed(off)
+    }
+}
+
+/// Milliseconds since 1970, for people, and against the times that senders give.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that reads the wall clock"

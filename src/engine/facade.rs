@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
@@ -9,8 +10,9 @@ use tokio_util::sync::DropGuard;
 use tracing::{error, warn};
 use uuid::Uuid;
 
-use super::clock::Boottime;
+use super::clock::{Boottime, Clock, wall_clock_ms};
 use super::committer::Committer;
+use super::counts::{Count, Counts};
 use super::fault::Fault;
 use super::kept::Kept;
 use super::lane::Shared;
@@ -19,14 +21,17 @@ use super::leases::Leases;
 use super::narrow_keys::NarrowKeys;
 use super::reader::Reader;
 use super::sparing::Sparing;
+use super::store_clock::StoreClock;
+use super::sweeper::{Sweeper, Swept};
 use super::tally::Tally;
 use super::tasks::Tasks;
 use super::ticket::{Progress, Ticket, UNKNOWN_RETRY, within};
 use crate::domain::decision::{Decision, Grant, Snapshot};
-use crate::domain::ids::{Nonce, OperationId, ResourceId};
+use crate::domain::ids::{Nonce, ResourceId};
 pub use crate::domain::judge::OperationState;
 use crate::domain::judge::{Answer, Ask};
-use crate::domain::request::{Fence, Transition};
+use crate::domain::request::{Fence, Lookup, Transition};
+use crate::domain::retention::Keeping;
 use crate::store::{Store, StoreError};
 
 /// When to ask again while the sidecar is going down: another one, or the next, will be there.
@@ -56,12 +61,18 @@ pub struct Caller {
 pub struct EngineOptions {
     /// Most resources whose records are remembered between calls.
     pub lanes_max: NonZeroUsize,
+    /// How long what is kept.
+    pub keeping: Keeping,
+    /// The clocks that this is measured by.
+    pub clock: Clock,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
         Self {
             lanes_max: LANES_DEFAULT,
+            keeping: Keeping::default(),
+            clock: Clock::default(),
         }
     }
 }
@@ -91,6 +102,7 @@ pub struct Engine {
     lanes: Arc<Lanes>,
     pub(super) shared: Arc<Shared>,
     works: Arc<Semaphore>,
+    sweeper: Sweeper,
     /// With the last handle the background tasks end, and lanes that still settle an outcome that nobody waits for.
     _end: Arc<DropGuard>,
 }
@@ -105,6 +117,9 @@ impl Engine {
             leases: Leases::start(store.clone(), &tasks),
             tally: Tally::start(store.clone(), &tasks),
             narrow_keys: NarrowKeys::default(),
+            clock: StoreClock::new(options.clock, options.keeping, store.clock_at_opening()),
+            counts: Counts::since(wall_clock_ms()),
+            kept_something: AtomicBool::default(),
             store,
             kept: Kept::default(),
             trouble: Sparing::default(),
@@ -112,7 +127,10 @@ impl Engine {
             tasks: tasks.clone(),
         });
         let lanes = Arc::new(Lanes::new(Arc::clone(&shared), options.lanes_max));
+        let sweeper = Sweeper::new(Arc::clone(&shared), Arc::clone(&lanes));
+        tasks.spawn_background(sweeper.clone().run());
         Self {
+            sweeper,
             lanes,
             shared,
             works: Arc::new(Semaphore::new(WORKS_MAX)),
@@ -122,6 +140,7 @@ impl Engine {
 
     /// Judges a message and commits its move.
     pub async fn transition(&self, ask: Transition, caller: Caller) -> Result<Decision, Fault> {
+        self.check_time("intent.operation_time", ask.intent.made_ms)?;
         let resource = ask.resource.clone();
         let ask = Ask::Transition(Box::new(ask), random_nonce());
         self.ask_within(&resource, ask, caller).await.map(judged)
@@ -139,18 +158,17 @@ impl Engine {
     pub async fn lookup(
         &self,
         resource: ResourceId,
-        operation: OperationId,
+        ask: Lookup,
         caller: Caller,
     ) -> Result<Known, Fault> {
-        match self
-            .ask_within(&resource, Ask::Lookup(operation), caller)
-            .await?
-        {
+        self.check_time("operation_time", ask.made_ms)?;
+        match self.ask_within(&resource, Ask::Lookup(ask), caller).await? {
             Answer::Known(state, decision) => Ok(Known { state, decision }),
             other @ (Answer::Judged(_)
             | Answer::Ended(..)
             | Answer::Held(..)
-            | Answer::Snapshot(_)) => {
+            | Answer::Snapshot(_)
+            | Answer::Swept) => {
                 unreachable!("a lookup is answered by what is known, not by {other:?}")
             }
         }
@@ -163,10 +181,37 @@ impl Engine {
             other @ (Answer::Judged(_)
             | Answer::Ended(..)
             | Answer::Held(..)
-            | Answer::Known(..)) => {
+            | Answer::Known(..)
+            | Answer::Swept) => {
                 unreachable!("an inspection is answered by a snapshot, not by {other:?}")
             }
         }
+    }
+
+    /// What became of deliveries since this sidecar started, and when that was, in milliseconds since 1970.
+    pub fn counts(&self) -> (u64, Vec<Count>) {
+        (self.shared.counts.since_ms(), self.shared.counts.all())
+    }
+
+    /// Looks at the store's clock now, and removes what is over if that is due, without waiting for the time to do so.
+    pub async fn sweep(&self) -> Result<Swept, Fault> {
+        self.sweeper
+            .look()
+            .await
+            .map_err(|error| question_failed(&error))
+    }
+
+    /// Refuses a time out of the future: taken at its word it would never be too old.
+    fn check_time(&self, field: &str, made_ms: Option<u64>) -> Result<(), Fault> {
+        if made_ms.is_some_and(|made| self.shared.clock.when().too_far_ahead(made)) {
+            return Err(Fault::InvalidField {
+                field: field.to_owned(),
+                reason: "lies in the future by more than clocks may differ: give the time at which the sender made the \
+                    message, in its unit"
+                    .to_owned(),
+            });
+        }
+        Ok(())
     }
 
     /// Refuses new work and waits for what is under way, at most until the limit. Reservations are left alone: they belong
@@ -256,7 +301,7 @@ pub(super) fn judged(answer: Answer) -> Decision {
         Answer::Judged(decision) | Answer::Held(decision, _) | Answer::Ended(decision, _) => {
             decision
         }
-        Answer::Known(..) | Answer::Snapshot(_) => {
+        Answer::Known(..) | Answer::Snapshot(_) | Answer::Swept => {
             unreachable!("a question that judges is answered by a decision")
         }
     }

@@ -49,7 +49,8 @@ impl Engine {
                 other @ (Answer::Judged(_)
                 | Answer::Ended(..)
                 | Answer::Known(..)
-                | Answer::Snapshot(_)) => Ok(Reserved {
+                | Answer::Snapshot(_)
+                | Answer::Swept) => Ok(Reserved {
                     decision: judged(other),
                     grant: None,
                 }),
@@ -90,7 +91,8 @@ impl Engine {
                 other @ (Answer::Judged(_)
                 | Answer::Ended(..)
                 | Answer::Known(..)
-                | Answer::Snapshot(_)) => Ok(Reserved {
+                | Answer::Snapshot(_)
+                | Answer::Swept) => Ok(Reserved {
                     decision: judged(other),
                     grant: None,
                 }),
@@ -162,7 +164,8 @@ impl Engine {
             other @ (Answer::Judged(_)
             | Answer::Ended(..)
             | Answer::Known(..)
-            | Answer::Snapshot(_)) => {
+            | Answer::Snapshot(_)
+            | Answer::Swept) => {
                 self.shared.leases.lost(round);
                 Ok(Reserved {
                     decision: judged(other),

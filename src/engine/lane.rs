@@ -3,9 +3,11 @@
 //! A lane has at most one [`Round`] of work at a time, and with it at most one commit in flight.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::committer::Committer;
+use super::counts::Counts;
 use super::fault::Fault;
 use super::kept::{Kept, KeptHere};
 use super::leases::Leases;
@@ -13,12 +15,14 @@ use super::narrow_keys::NarrowKeys;
 use super::reader::Reader;
 use super::round::{FAULT_RETRY, Round};
 use super::sparing::Sparing;
+use super::store_clock::StoreClock;
 use super::tally::Tally;
 use super::tasks::Tasks;
 use super::ticket::Ticket;
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::ResourceId;
 use crate::domain::judge::{Answer, Ask, FOLD_REQUESTS_MAX, Standing};
+use crate::domain::request::Purpose;
 use crate::domain::token::Timeline;
 use crate::store::Store;
 
@@ -35,6 +39,12 @@ pub(super) struct Shared {
     pub(super) reader: Reader,
     pub(super) leases: Leases,
     pub(super) tasks: Tasks,
+    /// When it is, for what is kept for a time.
+    pub(super) clock: StoreClock,
+    /// What became of deliveries.
+    pub(super) counts: Counts,
+    /// Whether anything with an end was stored since the clock was last looked at.
+    pub(super) kept_something: AtomicBool,
     /// What lanes remember beside records.
     pub(super) kept: Kept,
     /// How often incidents were found again.
@@ -61,6 +71,13 @@ pub(super) enum Enqueued {
 impl Shared {
     /// Answers a request, and gives back the lease that it brought along if that is certainly unused.
     pub(super) fn answer(&self, ticket: Ticket, answer: Result<Answer, Fault>) {
+        if let (Ask::Transition(ask, _), Ok(Answer::Judged(decision))) = (&ticket.ask, &answer)
+            && ask.purpose == Purpose::Commit
+        {
+            let no_event: Arc<str> = Arc::default();
+            self.counts
+                .judged(ask.resource.kind(), &no_event, decision.verdict);
+        }
         if let Ask::Reserve(_, _, lease) = &ticket.ask {
             match &answer {
                 Ok(Answer::Held(_, held)) if held.lease == *lease => {}

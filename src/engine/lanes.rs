@@ -55,6 +55,14 @@ impl Lanes {
         }
     }
 
+    /// Forgets a lane that has nothing to do, so that what a sweep passes by does not displace what callers ask for.
+    pub(super) fn forget(&self, resource: &ResourceId) {
+        let mut known = self.lock();
+        if known.peek(resource).is_some_and(|lane| !lane.at_work()) {
+            known.pop(resource);
+        }
+    }
+
     /// Forgets lanes until there is room for one more, and what all remember is within its limit. The youngest `spared` stay.
     fn make_room(&self, known: &mut LruCache<ResourceId, Arc<Lane>>, spared: usize) {
         // Lanes at work go to the young end; there are at most as many as calls under way.

@@ -315,7 +315,7 @@ impl Leases {
 }
 
 /// A lease id of ours: random, positive, so that a grant can be asked for again under another one without confusion.
-fn random_id() -> LeaseId {
+pub(super) fn random_id() -> LeaseId {
     let (high, _) = Uuid::new_v4().as_u64_pair();
     LeaseId(i64::try_from(high >> 1).unwrap_or(i64::MAX).max(1))
 }

@@ -2,6 +2,7 @@
 
 pub mod clock;
 mod committer;
+mod counts;
 pub mod facade;
 pub mod fault;
 mod holding;
@@ -11,15 +12,20 @@ mod lane;
 mod lanes;
 mod leases;
 mod narrow_keys;
+mod outcome;
 mod pace;
 mod reader;
 mod round;
 mod sparing;
+mod store_clock;
+mod sweeper;
 mod tally;
 mod tasks;
 mod ticket;
 
 pub use crate::store::IncidentPage;
-pub use clock::Boottime;
+pub use clock::{Boottime, Clock};
+pub use counts::{COUNT_ROWS_MAX, Count};
 pub use facade::{Caller, Engine, EngineOptions, Known, OperationState, Reserved};
 pub use fault::Fault;
+pub use sweeper::Swept;

@@ -6,21 +6,24 @@
 //! second fails and the record shows it (each request knows its own writes by their nonce); if the second is applied, the
 //! guard of the first can never hold again. Either way the truth is known, and only then is anybody answered.
 //!
-//! That holds because no guard that has failed ever holds again: a record's revision only rises, a reservation key that is
-//! gone is never the same again, one that comes changes the record, operations are not deleted, and a timeline does not come
-//! back. A commit that writes no record is the one whose guard still holds after its repetition: it may arrive once more,
-//! and then writes the same. Its incidents are put only where there are none, or become parts that say what is there already,
-//! its operations are finished and differ at most in which incidents were raised about them, which raising again finds there.
+//! That holds because no guard that has failed ever holds again while the request could still arrive: a record's revision only
+//! rises, a reservation key that is gone is never the same again, one that comes changes the record, an operation in a key of
+//! its own is removed together with a change of the record, and a timeline does not come back. A record itself is removed only
+//! when nobody has touched it for a whole retention, the shortest of which is far longer than a request can be under way. A
+//! commit that writes no record is the one whose guard still holds after its repetition: it may arrive once more, and then
+//! writes the same. Its incidents are put only where there are none, or become parts that say what is there already, its
+//! operations are finished and differ at most in which incidents were raised about them, which raising again finds there.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tracing::{error, warn};
 
-use super::clock::wall_clock_ms;
 use super::facade::random_nonce;
 use super::fault::Fault;
 use super::lane::{Belief, Shared};
+use super::outcome::{count_repeats, known_after};
 use super::pace::Pace;
 use super::ticket::{Ticket, UNKNOWN_RETRY};
 use crate::domain::decision::IncidentId;
@@ -131,13 +134,20 @@ impl<'a> Round<'a> {
     fn fold(&mut self) -> Folded {
         let guess = Standing::absent();
         let standing = self.standing.as_ref().unwrap_or(&guess);
-        let mut fold = Fold::begin(self.resource, standing, self.timeline, wall_clock_ms());
+        let mut fold = Fold::begin(
+            self.resource,
+            standing,
+            self.timeline,
+            self.shared.clock.when(),
+        );
         let mut drafts = Vec::new();
         let mut kept = VecDeque::new();
+        let mut repeated: Vec<OperationId> = Vec::new();
         let mut unconfirmed_limit = false;
         while let Some(ticket) = self.tickets.pop_front() {
             match fold.judge(&ticket.ask) {
                 Judged::Answered(draft) if draft.certainty == Certainty::Fact => {
+                    repeated.extend(draft.repeats().cloned());
                     self.shared
                         .tell(ticket, draft.finish(None), &mut Vec::new());
                 }
@@ -170,6 +180,13 @@ impl<'a> Round<'a> {
         };
         let seen = standing.revision();
         let write = fold.into_write().map(|write| (write, guard, seen));
+        // Facts come from what is known, so there is something that knows them. If what the fold writes is committed, these
+        // are among what it counted.
+        for id in &repeated {
+            if let Some(standing) = &mut self.standing {
+                standing.delivered_again(id);
+            }
+        }
         Folded {
             drafts,
             write,
@@ -195,6 +212,7 @@ impl<'a> Round<'a> {
                 .as_ref()
                 .is_some_and(|known| known.knows_absent(&absent));
         if confirmed {
+            count_repeats(&mut self.standing, &drafts, &[]);
             self.answer(drafts, None, Vec::new());
             return Next::Done;
         }
@@ -225,6 +243,7 @@ impl<'a> Round<'a> {
         let Some((write, guard, seen)) = write else {
             return Next::Again;
         };
+        let counted = write.counted;
         let part_of_it = drafts.len();
         if !self.tickets.iter().take(part_of_it).all(Ticket::send) {
             // Somebody withdrew since the fold began: it has to be folded without that request.
@@ -246,6 +265,7 @@ impl<'a> Round<'a> {
             },
             operations: write.operations,
             incidents: write.incidents,
+            gone: write.gone,
         };
         let prepared = self.shared.store.prepare(&commit);
         if prepared.timeline() != self.timeline {
@@ -258,7 +278,11 @@ impl<'a> Round<'a> {
         match self.shared.committer.commit(prepared).await {
             Ok((MemberOutcome::Committed { raised }, revision)) => {
                 self.unsettled = false;
-                self.standing = self.after(commit, revision);
+                self.shared.kept_something.store(true, Ordering::Release);
+                let before = self.standing.take().unwrap_or_default();
+                let known = known_after(before, commit, revision);
+                self.standing = known.map(|known| known.counted(&counted));
+                count_repeats(&mut self.standing, &drafts, &counted);
                 self.answer(drafts, Some(revision), raised);
                 Next::Done
             }
@@ -284,26 +308,6 @@ impl<'a> Round<'a> {
             // Boxed, for it is rare and large: every lane's task would be made to hold it.
             Err(error) => Box::pin(self.failed(error)).await,
         }
-    }
-
-    /// What is known once a commit went through.
-    fn after(&mut self, done: Commit, revision: Revision) -> Option<Standing> {
-        let before = self.standing.take().unwrap_or_default();
-        let Some(record) = done.record else {
-            // Only incidents or operations were written beside the record.
-            let same = done.seen == before.revision();
-            return same.then(|| before.with_operations(done.operations));
-        };
-        let reservation = match (done.reservation_write, done.reservation) {
-            (ReservationWrite::Grant(_), _) => Some(revision),
-            (ReservationWrite::Delete, _) | (ReservationWrite::Keep, ReservationGuard::Absent) => {
-                None
-            }
-            (ReservationWrite::Keep, ReservationGuard::GrantedAt(granted)) => Some(granted),
-        };
-        let known = Standing::seen(Some((record, revision)), reservation);
-        let known = known.expect("what was just judged and committed fits together");
-        Some(known.with_operations(done.operations).remembering(before))
     }
 
     /// Takes over what etcd said, read after these requests were taken up.

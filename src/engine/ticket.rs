@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::{Boottime, Fault};
 use crate::domain::judge::{Answer, Ask};
+use crate::domain::request::Purpose;
 
 /// When to ask again after an outcome is unknown: the sidecar is settling it meanwhile.
 pub(super) const UNKNOWN_RETRY: Duration = Duration::from_millis(500);
@@ -77,7 +78,10 @@ impl Ticket {
     /// end. False: it was withdrawn.
     pub(super) fn send(&self) -> bool {
         match self.ask {
-            Ask::Reserve(..) | Ask::Release(..) | Ask::Transition(..) => self.progress.send(),
+            Ask::Transition(ref ask, _) if ask.purpose == Purpose::Validate => !self.withdrawn(),
+            Ask::Reserve(..) | Ask::Release(..) | Ask::Transition(..) | Ask::Sweep(_) => {
+                self.progress.send()
+            }
             Ask::Fence(_) | Ask::Check(_) | Ask::Lookup(_) | Ask::Inspect => !self.withdrawn(),
         }
     }

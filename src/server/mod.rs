@@ -89,7 +89,11 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
             return Ok(());
         }
     };
-    let running = Engine::start(store, EngineOptions::default());
+    let options = EngineOptions {
+        keeping: config.keeping,
+        ..EngineOptions::default()
+    };
+    let running = Engine::start(store, options);
     engine.fill(running.clone());
     health.serving().await;
     banner::ready(

@@ -72,9 +72,8 @@ async fn in_etcd(etcd: &Etcd) -> Result<Store, OpenError> {
         call_timeout: etcd.timeout,
     };
     let connect = |url: &String| Endpoint::connect(url);
-    let endpoints: Vec<Endpoint> = etcd
-        .endpoints
-        .iter()
+    let draw = Uuid::new_v4();
+    let endpoints: Vec<Endpoint> = turned(&etcd.endpoints, draw)
         .map(connect)
         .collect::<Result<_, _>>()?;
     let names = etcd.endpoints.join(", ");
@@ -112,7 +111,39 @@ async fn in_etcd(etcd: &Etcd) -> Result<Store, OpenError> {
     }
 }
 
+/// All of them, beginning somewhere: many sidecars are given the same list, and one that answers is kept. So together they use
+/// all members.
+fn turned<T>(listed: &[T], draw: Uuid) -> impl Iterator<Item = &T> {
+    let begin = draw.as_u128() % u128::try_from(listed.len().max(1)).unwrap_or(1);
+    let begin = usize::try_from(begin).unwrap_or(0);
+    listed.iter().cycle().skip(begin).take(listed.len())
+}
+
 fn first_timeline() -> Timeline {
     let id = Nonce::from_bytes(*Uuid::new_v4().as_bytes());
     Timeline::first(id, wall_clock_ms() / 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn sidecars_with_the_same_list_begin_with_different_members_and_know_all() {
+        let listed = ["a", "b", "c"];
+        let mut began = BTreeMap::<&str, usize>::new();
+        for _ in 0..300 {
+            let order: Vec<&str> = turned(&listed, Uuid::new_v4()).copied().collect();
+            *began.entry(order[0]).or_default() += 1;
+            let known = ["abc", "bca", "cab"].contains(&order.concat().as_str());
+            assert!(known, "{order:?}");
+        }
+        // A hundred each; with half as many the chance is less than one in a hundred million.
+        assert!(listed.iter().all(|name| began[name] > 50), "{began:?}");
+        let none: [&str; 0] = [];
+        assert_eq!(turned(&none, Uuid::new_v4()).count(), 0);
+        assert_eq!(turned(&["one"], Uuid::new_v4()).count(), 1);
+    }
 }

@@ -20,12 +20,14 @@ mod tests;
 use prost::Message;
 
 use super::StoreError;
+use super::clock::StoredClock;
 use super::keys::Key;
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{Mark, Nonce, OperationId};
 use crate::domain::incident::Incident;
 use crate::domain::invalid::Invalid;
 use crate::domain::record::{Operation, Record};
+use crate::domain::retention::StoreTime;
 use crate::domain::token::Timeline;
 use crate::proto::store_v1 as pb;
 
@@ -44,6 +46,8 @@ enum RecordKind {
     Reservation,
     Operation,
     Incident,
+    Clock,
+    Sweep,
 }
 
 impl RecordKind {
@@ -55,6 +59,8 @@ impl RecordKind {
             Self::Reservation => 3,
             Self::Operation => 4,
             Self::Incident => 5,
+            Self::Clock => 7,
+            Self::Sweep => 8,
         }
     }
 
@@ -65,6 +71,8 @@ impl RecordKind {
             Self::Reservation => "a reservation",
             Self::Operation => "an operation",
             Self::Incident => "an incident",
+            Self::Clock => "a clock",
+            Self::Sweep => "a sweep",
         }
     }
 }
@@ -153,6 +161,30 @@ pub(super) fn decode_incident(
         return Err(corrupt(key, "it is another incident than its key says"));
     }
     Ok(incident)
+}
+
+pub(super) fn encode_clock(key: &Key, clock: &StoredClock) -> Vec<u8> {
+    let message = pb::Clock {
+        now_ms: clock.now_ms,
+        swept_ms: clock.swept_ms,
+    };
+    seal(key, RecordKind::Clock, &message)
+}
+
+pub(super) fn decode_clock(key: &Key, value: &[u8]) -> Result<StoredClock, StoreError> {
+    open(key, RecordKind::Clock, value, |message: pb::Clock| {
+        Ok(StoredClock {
+            now_ms: message.now_ms,
+            swept_ms: message.swept_ms,
+        })
+    })
+}
+
+pub(super) fn encode_sweep(key: &Key, sweeper: Nonce) -> Vec<u8> {
+    let message = pb::Sweep {
+        sweeper: nonce_bytes(sweeper),
+    };
+    seal(key, RecordKind::Sweep, &message)
 }
 
 /// The error for a value at `key` that cannot be trusted.
@@ -255,6 +287,33 @@ fn exactly<const N: usize>(name: &str, bytes: &[u8]) -> Result<[u8; N], Invalid>
 
 fn nonce(name: &str, bytes: &[u8]) -> Result<Nonce, Invalid> {
     exactly(name, bytes).map(Nonce::from_bytes)
+}
+
+/// Absent: none.
+fn seconds(moment: Option<StoreTime>) -> u64 {
+    moment.map_or(0, StoreTime::seconds)
+}
+
+/// 0: none.
+fn moment(seconds: u64) -> Option<StoreTime> {
+    (seconds > 0).then(|| StoreTime::from_seconds(seconds))
+}
+
+/// What stands for no moment at all, where a moment is written as a difference.
+const NO_MOMENT: i64 = i64::MIN;
+
+/// A moment as a difference to other seconds.
+fn less(moment: Option<StoreTime>, other_s: u64) -> i64 {
+    moment.map_or(NO_MOMENT, |moment| {
+        let seconds = moment.seconds().wrapping_sub(other_s);
+        seconds.cast_signed()
+    })
+}
+
+/// What [`less`] wrote.
+fn plus(difference: i64, other_s: u64) -> Option<StoreTime> {
+    (difference != NO_MOMENT)
+        .then(|| StoreTime::from_seconds(other_s.wrapping_add(difference.cast_unsigned())))
 }
 
 fn mark(name: &str, bytes: &[u8]) -> Result<Mark, Invalid> {

@@ -3,6 +3,7 @@
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::incident::Incident;
+use crate::domain::judge::Gone;
 use crate::domain::record::{LeaseId, Operation, Record};
 use crate::domain::token::Revision;
 
@@ -82,6 +83,8 @@ pub struct Commit {
     pub operations: Vec<Operation>,
     /// Incidents to write. If one is there already, its evidence becomes a part of that one, unless that is there too.
     pub incidents: Vec<Incident>,
+    /// What is removed. A record that is removed is not written too.
+    pub gone: Gone,
 }
 
 /// What became of one member of a batch.

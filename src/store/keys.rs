@@ -6,14 +6,16 @@
 //! {prefix}o/{kind}/{id}/{operation}   a finished operation that has left the record
 //! {prefix}i/{incident}                an incident
 //! {prefix}meta/timeline               the timeline
+//! {prefix}meta/clock                  the store's clock
+//! {prefix}meta/sweep                  who looks through all keys, on a lease
 //! ```
 //!
 //! A `/` inside an id is escaped, so that the number of parts of a key is fixed by its family: two resources never share
-//! a key, and what stands below one is never another. Keys are only ever addressed whole, but for the incidents, which
-//! are listed by range.
+//! a key, and what stands below one is never another. Keys are addressed whole, but for incidents, which are listed by
+//! range, and for the sweep, which looks through records, and through the operations of one.
 
 use crate::domain::decision::IncidentId;
-use crate::domain::ids::{OperationId, ResourceId};
+use crate::domain::ids::{Kind, OperationId, ResourceId};
 use crate::domain::invalid::Invalid;
 
 /// Longest prefix, in bytes, the closing `/` included.
@@ -152,8 +154,59 @@ impl Keys {
         (key.text == text).then_some((key, id))
     }
 
+    /// From just behind a key of a record (or before the first) to behind the last.
+    pub(super) fn records_after(&self, after: Option<&[u8]>) -> (Vec<u8>, Vec<u8>) {
+        let start = after.map_or_else(|| self.key("r/").bytes(), |key| just_after(key.to_vec()));
+        (start, self.key("r0").bytes())
+    }
+
+    /// The key of a record as a range answered it. `None`: it is not spelled as we spell.
+    pub(super) fn found_record(&self, key: &[u8]) -> Option<(Key, ResourceId)> {
+        let text = std::str::from_utf8(key).ok()?;
+        let (kind, id) = text.strip_prefix(&self.key("r/").text)?.split_once('/')?;
+        let resource = ResourceId::new(Kind::parse(kind).ok()?, &unescape(id)?).ok()?;
+        let key = self.record(&resource);
+        (key.text == text).then_some((key, resource))
+    }
+
+    /// From just behind a key of a resource's operation (or before the first) to behind the last.
+    pub(super) fn operations_after(
+        &self,
+        resource: &ResourceId,
+        after: Option<&[u8]>,
+    ) -> (Vec<u8>, Vec<u8>) {
+        let mut all = self.of_resource("o", resource);
+        let mut end = all.bytes();
+        all.text.push('/');
+        end.push(b'0');
+        let start = after.map_or_else(|| all.bytes(), |key| just_after(key.to_vec()));
+        (start, end)
+    }
+
+    /// The key of a resource's operation as a range answered it. `None`: it is not spelled as we spell.
+    pub(super) fn found_operation(
+        &self,
+        resource: &ResourceId,
+        key: &[u8],
+    ) -> Option<(Key, OperationId)> {
+        let mut all = self.of_resource("o", resource);
+        all.text.push('/');
+        let text = std::str::from_utf8(key).ok()?;
+        let id = OperationId::parse(&unescape(text.strip_prefix(&all.text)?)?).ok()?;
+        let key = self.operation(resource, &id);
+        (key.text == text).then_some((key, id))
+    }
+
     pub(super) fn timeline(&self) -> Key {
         self.key("meta/timeline")
+    }
+
+    pub(super) fn clock(&self) -> Key {
+        self.key("meta/clock")
+    }
+
+    pub(super) fn sweep(&self) -> Key {
+        self.key("meta/sweep")
     }
 
     fn of_resource(&self, family: &str, resource: &ResourceId) -> Key {
@@ -217,7 +270,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::domain::ids::Kind;
 
     fn keys() -> Keys {
         Keys::new(Prefix::default())
@@ -326,6 +378,26 @@ mod tests {
                     }
                 }
             }
+        }
+
+        #[test]
+        fn records_and_operations_are_read_back_by_their_keys(
+            id in tricky(),
+            operation in "[/%a2F1]{1,4}",
+        ) {
+            let resource = resource("order", &id);
+            let operation = OperationId::parse(&operation).unwrap();
+            let (keys, record) = (keys(), keys().record(&resource));
+            let (start, end) = keys.records_after(None);
+            prop_assert!(start < record.bytes() && record.bytes() < end);
+            prop_assert!(keys.records_after(Some(&record.bytes())).0 > record.bytes());
+            let found = keys.found_record(&record.bytes());
+            prop_assert_eq!(found, Some((record, resource.clone())));
+            let key = keys.operation(&resource, &operation);
+            let (start, end) = keys.operations_after(&resource, None);
+            prop_assert!(start < key.bytes() && key.bytes() < end);
+            let found = keys.found_operation(&resource, &key.bytes());
+            prop_assert_eq!(found, Some((key, operation)));
         }
 
         #[test]

@@ -7,6 +7,7 @@ use etcd_client::GetOptions;
 use etcd_client::proto::PbKeyValue;
 use tokio::sync::watch;
 
+use super::clock::{self, StoredClock};
 use super::commit::{BatchOutcome, Commit, ReadAsk, Seen};
 use super::endpoint::Endpoint;
 use super::error::{NotApplied, StoreError};
@@ -19,7 +20,7 @@ use super::txn::{
     self, Batch, Prepared, READ_OPERATIONS_MAX, Reading, batch_outcome, one_value, read_outcome,
 };
 use crate::domain::ids::ResourceId;
-use crate::domain::token::Timeline;
+use crate::domain::token::{TOKENS_PER_SECOND, Timeline};
 
 /// How to talk to etcd.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ struct Shared {
     timeline_key: Key,
     known: watch::Sender<Known>,
     keep_alive: KeepAlive,
+    /// The store's clock as it was when the store was opened.
+    clock: StoredClock,
 }
 
 impl Store {
@@ -57,6 +60,8 @@ impl Store {
         let session = Session::new(endpoints, options.call_timeout, timeline_key.clone()).await?;
         let session = Arc::new(session);
         let known = timeline::establish(&session, &timeline_key, &first).await?;
+        let began_ms = first.base / TOKENS_PER_SECOND * 1000;
+        let clock = clock::establish(&session, &keys.clock(), began_ms).await?;
         Ok(Self {
             shared: Arc::new(Shared {
                 keep_alive: KeepAlive::start(Arc::clone(&session)),
@@ -64,6 +69,7 @@ impl Store {
                 keys,
                 timeline_key,
                 known: watch::Sender::new(known),
+                clock,
             }),
         })
     }
@@ -71,6 +77,11 @@ impl Store {
     /// The timeline in force, as last seen.
     pub fn timeline(&self) -> Timeline {
         self.shared.known.borrow().timeline
+    }
+
+    /// The store's clock as it was when the store was opened.
+    pub fn clock_at_opening(&self) -> StoredClock {
+        self.shared.clock
     }
 
     /// Reads linearizably, in one request. All asks together may take at most `READ_OPERATIONS_MAX` operations.

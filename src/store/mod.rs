@@ -1,5 +1,6 @@
 //! How decisions are kept in etcd. The only place, beside the embedded engine, that names `etcd_client`.
 
+pub mod clock;
 mod codec;
 pub mod commit;
 mod endpoint;
@@ -11,9 +12,11 @@ mod keys;
 mod lease;
 pub mod link;
 mod session;
+pub mod sweep;
 mod timeline;
 mod txn;
 
+pub use clock::StoredClock;
 pub use commit::{
     BatchOutcome, Commit, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite, Seen,
     SeenReservation,
@@ -23,6 +26,7 @@ pub use error::{NotApplied, StoreError};
 pub use incidents::{IncidentPage, KEYS_PER_PAGE_MAX, PAGE_BYTES_MAX};
 pub use keys::{PREFIX_BYTES_MAX, PREFIX_DEFAULT, Prefix};
 pub use link::{Store, StoreOptions};
+pub use sweep::{FoundIncident, FoundRecord, Page};
 pub use txn::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,
     Prepared, READ_OPERATIONS_MAX,

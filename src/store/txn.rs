@@ -208,6 +208,8 @@ impl Writes {
         if let Some(record) = &commit.record {
             let key = &resource_keys.record;
             writes.put(key, codec::encode_record(key, record), None);
+        } else if commit.gone.record {
+            writes.delete(&resource_keys.record);
         }
         let key = &resource_keys.reservation;
         match commit.reservation_write {
@@ -220,13 +222,15 @@ impl Writes {
                 writes.put(key, value, Some(on_lease));
             }
             ReservationWrite::Delete => {
-                writes.bytes += key.len() + OVERHEAD_BYTES;
-                writes.operations.push(TxnOp::delete(key.bytes(), None));
+                writes.delete(key);
             }
         }
         for operation in &commit.operations {
             let key = keys.operation(&commit.resource, &operation.id);
             writes.put(&key, codec::encode_operation(&key, operation), None);
+        }
+        for operation in &commit.gone.operations {
+            writes.delete(&keys.operation(&commit.resource, operation));
         }
         for incident in &commit.incidents {
             // The first report of a finding stays. What a repeated one brings beside it becomes a part of it, once.
@@ -249,6 +253,11 @@ impl Writes {
             ));
         }
         writes
+    }
+
+    fn delete(&mut self, key: &Key) {
+        self.bytes += key.len() + OVERHEAD_BYTES;
+        self.operations.push(TxnOp::delete(key.bytes(), None));
     }
 
     fn put(&mut self, key: &Key, value: Vec<u8>, options: Option<PutOptions>) {
@@ -319,6 +328,6 @@ fn get(key: &Key) -> TxnOp {
     TxnOp::get(key.bytes(), None)
 }
 
-fn as_etcd(revision: Revision) -> i64 {
+pub(super) fn as_etcd(revision: Revision) -> i64 {
     i64::try_from(revision.get()).expect("a revision came from etcd as an i64")
 }

@@ -7,7 +7,7 @@ use crate::engine::{Engine, Fault};
 use crate::proto::v1 as pb;
 
 use super::convert::page::Page;
-use super::convert::{answer, ask, incident};
+use super::convert::{answer, ask, counts, incident};
 use super::gate::Origin;
 use super::suspects::Suspects;
 
@@ -130,9 +130,9 @@ impl Calls {
         request: pb::LookupRequest,
         origin: &Origin,
     ) -> Result<pb::LookupResponse, Fault> {
-        let (resource, operation) = ask::lookup(request)?;
+        let (resource, ask) = ask::lookup(request)?;
         let engine = self.engine.get()?;
-        let known = engine.lookup(resource, operation, origin.caller).await?;
+        let known = engine.lookup(resource, ask, origin.caller).await?;
         Ok(answer::known(known))
     }
 
@@ -146,6 +146,11 @@ impl Calls {
         Ok(pb::InspectResponse {
             snapshot: Some(answer::snapshot(snapshot)),
         })
+    }
+
+    pub(super) fn get_counts(&self) -> Result<pb::GetCountsResponse, Fault> {
+        let (since_ms, all) = self.engine.get()?.counts();
+        Ok(counts::told(since_ms, all))
     }
 
     pub(super) async fn list_incidents(

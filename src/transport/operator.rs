@@ -37,4 +37,11 @@ impl OperatorService for Operator {
         let (request, origin) = opened(request);
         answered(self.0.close_incident(request, &origin).await)
     }
+
+    async fn get_counts(
+        &self,
+        _: Request<pb::GetCountsRequest>,
+    ) -> Result<Response<pb::GetCountsResponse>, Status> {
+        answered(self.0.get_counts())
+    }
 }

@@ -366,7 +366,7 @@ async fn a_broken_invariant_stops_the_process_with_its_reason() {
         assert_eq!(process.ended().await, aborted, "{}", process.logs());
         let logs = process.logs();
         assert!(
-            logs.contains("fault in fencepost itself") && logs.contains("src/engine/round.rs"),
+            logs.contains("fault in fencepost itself") && logs.contains("src/engine/outcome.rs"),
             "{logs}"
         );
     }

@@ -25,6 +25,7 @@ mod old_rounds;
 mod once;
 mod one_commit;
 mod operators;
+mod retention;
 mod seam;
 mod spill;
 mod state;

@@ -8,8 +8,9 @@ use fencepost::domain::decision::{IncidentId, Rule, Verdict};
 use fencepost::domain::digest::{ContentDigest, FieldHashes};
 use fencepost::domain::ids::{Kind, Mark, Nonce, OperationId, RequestId, ResourceId, StateName};
 use fencepost::domain::incident::{Incident, IncidentFilter};
+use fencepost::domain::judge::Gone;
 use fencepost::domain::outcome::StoredResult;
-use fencepost::domain::record::{LeaseId, Operation, Raised, Record, Round};
+use fencepost::domain::record::{Deliveries, LeaseId, Operation, Raised, Record, Round};
 use fencepost::domain::request::Ttl;
 use fencepost::domain::token::{Revision, Timeline};
 use fencepost::store::{
@@ -130,6 +131,8 @@ pub(crate) fn operation(id: impl std::fmt::Display) -> Operation {
         expected: Vec::new(),
         raised: Raised::default(),
         fields: FieldHashes::default(),
+        expiry: None,
+        deliveries: Deliveries::default(),
     }
 }
 
@@ -153,6 +156,7 @@ pub(crate) fn incident(id: &str, explanation: &str) -> Incident {
         last_ms: 1,
         last_digest: None,
         closing: None,
+        expiry: None,
     }
 }
 
@@ -167,6 +171,7 @@ pub(crate) fn create(id: &str) -> Commit {
         reservation_write: ReservationWrite::Keep,
         operations: Vec::new(),
         incidents: Vec::new(),
+        gone: Gone::default(),
     }
 }
 

@@ -10,7 +10,7 @@ use fencepost::domain::ids::{
 };
 use fencepost::domain::machine::DigestRule;
 use fencepost::domain::outcome::StoredResult;
-use fencepost::domain::request::{Intent, Move, Reserve, Transition, Ttl};
+use fencepost::domain::request::{Intent, Move, Purpose, Reserve, Transition, Ttl};
 use uuid::Uuid;
 
 /// A resource by kind and id.
@@ -76,10 +76,12 @@ pub(crate) fn ask(resource: &ResourceId, operation: &str) -> Ask {
             beside: Beside::default(),
             from: Vec::new(),
             movement: None,
+            made_ms: None,
         },
         reservation: None,
         result: None,
         sender: Some(Holder::parse("test").expect("a name")),
+        purpose: Purpose::Commit,
     })
 }
 
@@ -91,6 +93,18 @@ pub(crate) fn create(resource: &ResourceId, state: &str) -> Ask {
 impl Ask {
     pub(crate) fn build(&self) -> Transition {
         self.0.clone()
+    }
+
+    /// When the sender made it, in milliseconds since 1970.
+    pub(crate) fn made_at(mut self, made_ms: u64) -> Self {
+        self.0.intent.made_ms = Some(made_ms);
+        self
+    }
+
+    /// It is only asked what would come of it.
+    pub(crate) fn only_asking(mut self) -> Self {
+        self.0.purpose = Purpose::Validate;
+        self
     }
 
     /// Its content, JSON.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use etcd_client::{Channel, Client, GetOptions};
 use fencepost::embedded::Engine as EmbeddedEngine;
+use fencepost::engine::EngineOptions;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Endpoint;
@@ -96,6 +97,25 @@ impl Backend {
     /// A sidecar on it.
     pub(crate) async fn sidecar(&self) -> Sidecar {
         Sidecar::open(self.channel(), &self.prefix, CALL_TIMEOUT).await
+    }
+
+    /// One whose retention and clocks are the test's, with the seam for faults.
+    pub(crate) async fn keeping(&self, options: EngineOptions) -> (Sidecar, FaultPlan) {
+        let (channel, plan) = FaultyLink::wrap(self.channel());
+        let sidecar = Sidecar::open_keeping(channel, &self.prefix, SHORT_CALL_TIMEOUT, options);
+        (sidecar.await, plan)
+    }
+
+    /// All keys of this test, and when each was last written.
+    pub(crate) async fn written(&self) -> Vec<(String, i64)> {
+        let all = Some(GetOptions::new().with_prefix());
+        let found = self.raw().await.get(self.prefix.clone(), all).await;
+        let found = found.expect("etcd answers a range");
+        let pair = |entry: &etcd_client::KeyValue| {
+            let key = String::from_utf8_lossy(entry.key()).into_owned();
+            (key, entry.mod_revision())
+        };
+        found.kvs().iter().map(pair).collect()
     }
 
     /// Two of them, as in every test of concurrency.

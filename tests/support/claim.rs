@@ -35,10 +35,12 @@ pub(crate) fn replayed(decision: &Decision, first: &StoredResult) {
     assert!(decision.first_time_ms.is_some(), "{decision:?}");
 }
 
-/// All that must be equal in every repeated answer, whoever gives it: the resource as it stands now is not part of it.
+/// All that must be equal in every repeated answer, whoever gives it: the resource as it stands now is not part of
+/// it, nor is how often it was delivered.
 pub(crate) fn lasting(decision: &Decision) -> Decision {
     Decision {
         now: None,
+        deliveries: None,
         ..decision.clone()
     }
 }

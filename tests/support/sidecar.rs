@@ -17,7 +17,7 @@ use super::ask::Ask;
 /// How long a caller waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Where the tests' first timelines begin, in seconds since 1970.
-const FIRST_SECONDS: u64 = 1_800_000_000;
+const FIRST_SECONDS: u64 = 1_700_000_000;
 /// More incidents than any test raises on one prefix.
 const INCIDENTS_MAX: usize = 1_000;
 
@@ -35,11 +35,34 @@ impl Sidecar {
         Self::open_with(channel, prefix, call_timeout, first).await
     }
 
+    /// One whose retention and clocks are the test's.
+    pub(crate) async fn open_keeping(
+        channel: Channel,
+        prefix: &str,
+        call_timeout: Duration,
+        options: EngineOptions,
+    ) -> Self {
+        let id = Nonce::from_bytes(*Uuid::new_v4().as_bytes());
+        let first = Timeline::first(id, FIRST_SECONDS);
+        Self::start(channel, prefix, call_timeout, first, options).await
+    }
+
     pub(crate) async fn open_with(
         channel: Channel,
         prefix: &str,
         call_timeout: Duration,
         first: Timeline,
+    ) -> Self {
+        let options = EngineOptions::default();
+        Self::start(channel, prefix, call_timeout, first, options).await
+    }
+
+    async fn start(
+        channel: Channel,
+        prefix: &str,
+        call_timeout: Duration,
+        first: Timeline,
+        engine: EngineOptions,
     ) -> Self {
         let endpoint = Endpoint {
             name: "test".to_owned(),
@@ -51,7 +74,7 @@ impl Sidecar {
         };
         let store = Store::open(vec![endpoint], options, first).await;
         let store = store.expect("the store opens");
-        let engine = Engine::start(store.clone(), EngineOptions::default());
+        let engine = Engine::start(store.clone(), engine);
         Self { engine, store }
     }
 
@@ -129,7 +152,9 @@ impl Sidecar {
 
     pub(crate) async fn lookup(&self, resource: &ResourceId, operation: &str) -> Known {
         let operation = OperationId::parse(operation).expect("an operation id");
-        let known = self.engine.lookup(resource.clone(), operation, caller());
+        let known = self
+            .engine
+            .lookup(resource.clone(), operation.into(), caller());
         known.await.expect("Lookup is answered")
     }
 

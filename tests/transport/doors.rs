@@ -404,6 +404,76 @@ async fn the_operators_calls_are_on_the_admin_socket_only() {
 }
 
 #[tokio::test]
+async fn age_validation_deliveries_and_counts_travel_the_wire() {
+    let sidecar = Sidecar::dev();
+    let mut client = CoordinationServiceClient::new(channel(&sidecar).await);
+    let at = |seconds: i64| Some(prost_types::Timestamp { seconds, nanos: 0 });
+    let pay = |operation: &str| pb::TransitionRequest {
+        resource: order(),
+        intent: Some(pb::Intent {
+            operation_id: operation.into(),
+            content: Some(pb::intent::Content::Raw(Default::default())),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let mut asked = pay("pay");
+    asked.validate_only = true;
+    for request in [asked, pay("pay"), pay("pay"), pay("pay")] {
+        client.transition(request).await.unwrap();
+    }
+    let again = client.transition(pay("pay")).await.unwrap().into_inner();
+    let again = again.decision.unwrap();
+    assert_eq!(
+        (again.verdict(), again.deliveries),
+        (pb::Verdict::Replayed, 4)
+    );
+
+    let mut old = pay("old");
+    old.intent.as_mut().unwrap().operation_time = at(1_000_000_000);
+    let refused = client.transition(old.clone()).await.unwrap().into_inner();
+    let refused = refused.decision.unwrap();
+    assert_eq!(
+        (refused.verdict(), refused.advice(), refused.layer()),
+        (pb::Verdict::Expired, pb::Advice::Refuse, pb::Layer::Key)
+    );
+    assert!(!refused.incident_id.is_empty());
+    old.intent.as_mut().unwrap().operation_time = at(100_000_000_000);
+    let status = client.transition(old).await.unwrap_err();
+    assert_eq!(field(&status), "intent.operation_time");
+    let lookup = |operation_time| pb::LookupRequest {
+        resource: order(),
+        operation_id: "old".into(),
+        operation_time,
+    };
+    let known = client.lookup(lookup(at(1_000_000_000))).await.unwrap();
+    assert_eq!(known.into_inner().state(), pb::OperationState::Expired);
+    let known = client.lookup(lookup(None)).await.unwrap();
+    assert_eq!(known.into_inner().state(), pb::OperationState::NeverSeen);
+    let status = client.lookup(lookup(at(-1))).await.unwrap_err();
+    assert_eq!(field(&status), "operation_time");
+
+    let mut client = OperatorServiceClient::new(admin(&sidecar).await);
+    let counts = client.get_counts(pb::GetCountsRequest {}).await.unwrap();
+    let counts = counts.into_inner();
+    let given: Vec<_> = counts.counts[0]
+        .verdicts
+        .iter()
+        .map(|given| (given.verdict(), given.count))
+        .collect();
+    assert_eq!(
+        given,
+        [
+            (pb::Verdict::Applied, 1),
+            (pb::Verdict::Replayed, 3),
+            (pb::Verdict::Expired, 1)
+        ]
+    );
+    assert_eq!(counts.counts[0].deliveries, 5);
+    assert!(counts.start_time.is_some() && counts.other.is_none());
+}
+
+#[tokio::test]
 async fn a_method_that_nobody_knows_is_unimplemented_in_grpc() {
     let sidecar = Sidecar::dev();
     let mut grpc = tonic::client::Grpc::new(channel(&sidecar).await);

@@ -14,7 +14,8 @@ use fencepost::domain::ids::{Kind, Nonce, OperationId, ResourceId, StateName};
 use fencepost::domain::judge::{Answer, Ask, Fold, Judged, Standing};
 use fencepost::domain::machine::DigestRule;
 use fencepost::domain::outcome::StoredResult;
-use fencepost::domain::request::{Intent, Move, Transition};
+use fencepost::domain::request::{Intent, Move, Purpose, Transition};
+use fencepost::domain::retention::{Keeping, StoreTime, When};
 use fencepost::domain::token::{Revision, Timeline};
 use fencepost::engine::{Boottime, Caller, Engine, EngineOptions};
 use fencepost::proto::v1 as pb;
@@ -183,7 +184,7 @@ fn computed(store: &Store, bench: &Bench) -> Outcome<Computed> {
             request.map(|request| read(request).is_ok())
         }),
         decide: average(|| {
-            let mut fold = Fold::begin(&resource_id, black_box(&standing), timeline, 1);
+            let mut fold = Fold::begin(&resource_id, black_box(&standing), timeline, now());
             let judged = fold.judge(&asks);
             (judged, fold.into_write())
         }),
@@ -200,7 +201,7 @@ fn decide(standing: &Standing, timeline: Timeline, ask: Transition) -> Outcome<C
     let resource = ask.resource.clone();
     let nonce = Nonce::from_bytes(*uuid::Uuid::new_v4().as_bytes());
     let ask = Ask::Transition(Box::new(ask), nonce);
-    let mut fold = Fold::begin(&resource, standing, timeline, 1);
+    let mut fold = Fold::begin(&resource, standing, timeline, now());
     let Judged::Answered(draft) = fold.judge(&ask) else {
         return Err("a lone move was not answered".into());
     };
@@ -220,7 +221,17 @@ fn decide(standing: &Standing, timeline: Timeline, ask: Transition) -> Outcome<C
         reservation_write: ReservationWrite::Keep,
         operations: write.operations,
         incidents: write.incidents,
+        gone: write.gone,
     })
+}
+
+/// When it is decided; which moment that is costs nothing.
+fn now() -> When {
+    When {
+        wall_ms: 1,
+        now: StoreTime::from_seconds(1),
+        keeping: Keeping::default(),
+    }
 }
 
 /// What the sidecar's own reader does with a request of this sort: the same checks, name by name.
@@ -255,6 +266,7 @@ fn read(request: pb::TransitionRequest) -> Outcome<Transition> {
                 initial: some_state(&movement.initial_state)?,
                 sets: BTreeMap::new(),
             }),
+            made_ms: None,
         },
         reservation: None,
         result: Some(
@@ -267,6 +279,7 @@ fn read(request: pb::TransitionRequest) -> Outcome<Transition> {
             .checked()?,
         ),
         sender: None,
+        purpose: Purpose::Commit,
     })
 }
 

@@ -131,6 +131,7 @@ impl<'a> Order<'a> {
             content: Some(Content::Json(Bytes::from_static(callback.body.as_bytes()))),
             from_states: vec![PENDING.into()],
             r#move: Some(to("paid")),
+            ..Intent::default()
         };
         let result = Stored {
             sha256: Bytes::new(),
@@ -144,6 +145,7 @@ impl<'a> Order<'a> {
             intent: Some(intent),
             reservation_id: String::new(),
             result: Some(result),
+            ..TransitionRequest::default()
         };
         (receipt, request)
     }

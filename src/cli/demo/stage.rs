@@ -105,6 +105,7 @@ impl Stage {
         let request = LookupRequest {
             resource: Some(resource.clone()),
             operation_id: key.to_owned(),
+            ..LookupRequest::default()
         };
         let mut client = self.session.client();
         let answer = self

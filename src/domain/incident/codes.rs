@@ -15,6 +15,7 @@ pub fn verdict_code(verdict: Verdict) -> u8 {
         Verdict::TooEarly => 10,
         Verdict::Rejected => 12,
         Verdict::Fenced => 13,
+        Verdict::Expired => 14,
     }
 }
 
@@ -31,6 +32,7 @@ pub fn verdict_from_code(code: u8) -> Option<Verdict> {
         10 => Some(Verdict::TooEarly),
         12 => Some(Verdict::Rejected),
         13 => Some(Verdict::Fenced),
+        14 => Some(Verdict::Expired),
         _ => None,
     }
 }
@@ -44,7 +46,7 @@ mod tests {
         let known: Vec<u8> = (0..=u8::MAX)
             .filter(|code| verdict_from_code(*code).is_some())
             .collect();
-        assert_eq!(known, [1, 2, 3, 5, 7, 8, 9, 10, 12, 13]);
+        assert_eq!(known, [1, 2, 3, 5, 7, 8, 9, 10, 12, 13, 14]);
         for code in known {
             assert_eq!(verdict_from_code(code).map(verdict_code), Some(code));
         }

@@ -31,6 +31,7 @@ fn raised() -> Incident {
         last_ms: 10,
         last_digest: None,
         closing: None,
+        expiry: None,
     }
 }
 

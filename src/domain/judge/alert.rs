@@ -76,7 +76,7 @@ impl Fold<'_> {
             verdict,
             rule,
             explanation: text.to_owned(),
-            time_ms: self.time_ms,
+            time_ms: self.when.wall_ms,
             first_digest: done.map(|done| done.digest.clone()),
             digest: ask.intent.digest.clone(),
             evidence: Vec::new(),
@@ -85,9 +85,10 @@ impl Fold<'_> {
             sender: self.sender_of(ask),
             fields: fields.to_vec(),
             again: 0,
-            last_ms: self.time_ms,
+            last_ms: self.when.wall_ms,
             last_digest: None,
             closing: None,
+            expiry: Some(self.when.incident_expiry()),
         }
     }
 
@@ -97,7 +98,7 @@ impl Fold<'_> {
             round: ask.reservation.as_ref().map(|named| named.round()),
             digest: ask.intent.digest.clone(),
             sender: self.sender_of(ask),
-            time_ms: self.time_ms,
+            time_ms: self.when.wall_ms,
         }
     }
 

@@ -67,6 +67,8 @@ pub enum OperationState {
     DoneEmpty,
     /// Judged and turned away for good.
     Refused,
+    /// Nothing is known of it, and it is so old that it may have been done and forgotten.
+    Expired,
 }
 
 /// A finished answer.
@@ -82,6 +84,8 @@ pub enum Answer {
     Known(OperationState, Option<Decision>),
     /// To Inspect.
     Snapshot(Snapshot),
+    /// To a sweep.
+    Swept,
 }
 
 #[derive(Clone, Debug)]
@@ -113,6 +117,8 @@ pub struct Draft {
     held: Option<DraftRound>,
     freed: Option<LeaseId>,
     known: Option<OperationState>,
+    swept: bool,
+    repeats: Option<OperationId>,
 }
 
 impl Draft {
@@ -136,6 +142,7 @@ impl Draft {
             differing: Vec::new(),
             same_content_as: None,
             first_time_ms: None,
+            deliveries: None,
         };
         Self {
             certainty: Certainty::Confirm,
@@ -144,6 +151,8 @@ impl Draft {
             held: None,
             freed: None,
             known: None,
+            swept: false,
+            repeats: None,
         }
     }
 
@@ -196,6 +205,21 @@ impl Draft {
         self.amend(|decision| decision.same_content_as = earlier)
     }
 
+    pub(super) fn deliveries(self, count: u32) -> Self {
+        self.amend(|decision| decision.deliveries = Some(count))
+    }
+
+    /// Notes that it answers another delivery of a finished operation.
+    pub(super) fn repeating(mut self, operation: &OperationId) -> Self {
+        self.repeats = Some(operation.clone());
+        self
+    }
+
+    /// The finished operation of which it answers another delivery.
+    pub fn repeats(&self) -> Option<&OperationId> {
+        self.repeats.as_ref()
+    }
+
     pub(super) fn first_time(self, time_ms: u64) -> Self {
         self.amend(|decision| decision.first_time_ms = Some(time_ms))
     }
@@ -213,7 +237,31 @@ impl Draft {
             held: None,
             freed: None,
             known: Some(state),
+            swept: false,
+            repeats: None,
         }
+    }
+
+    /// The answer to a sweep.
+    pub(super) fn swept() -> Self {
+        Self {
+            certainty: Certainty::Confirm,
+            decision: None,
+            now: None,
+            held: None,
+            freed: None,
+            known: None,
+            swept: true,
+            repeats: None,
+        }
+    }
+
+    /// As it is told to somebody who only asks what would be: nothing was written, and nobody was alerted.
+    pub(super) fn told_only(mut self, now: Self) -> Self {
+        self.certainty = Certainty::Confirm;
+        self.repeats = None;
+        self.now = now.now;
+        self.incident(None)
     }
 
     /// Gives the answer; `committed` is the revision of the commit it belongs to, if there was one.
@@ -243,6 +291,9 @@ impl Draft {
             ttl: held.ttl,
             lease: held.lease,
         });
+        if self.swept {
+            return Answer::Swept;
+        }
         match (self.known, decision, held, now) {
             (Some(state), decision, _, _) => Answer::Known(state, decision),
             (None, Some(decision), Some(held), _) => Answer::Held(decision, held),
@@ -285,6 +336,8 @@ impl Fold<'_> {
             held: None,
             freed: None,
             known: None,
+            swept: false,
+            repeats: None,
         }
     }
 

@@ -23,6 +23,22 @@ pub enum ReservationChange {
     End,
 }
 
+/// What one commit removes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// Whether the record goes, and with it all that is known of the resource.
+    pub record: bool,
+    /// Operations whose own keys go.
+    pub operations: Vec<OperationId>,
+}
+
+impl Gone {
+    /// Whether it removes anything.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Everything one commit writes.
 #[derive(Clone, Debug)]
 pub struct RecordWrite {
@@ -36,6 +52,10 @@ pub struct RecordWrite {
     pub leaving: Vec<OperationId>,
     /// Incidents, each written unless it is there.
     pub incidents: Vec<Incident>,
+    /// What is removed.
+    pub gone: Gone,
+    /// Operations whose deliveries, as far as they are known here, are written with it.
+    pub counted: Vec<OperationId>,
 }
 
 impl Fold<'_> {
@@ -51,17 +71,37 @@ impl Fold<'_> {
         }
         // Those that have keys of their own already are only written anew.
         let apart: BTreeSet<_> = self.moved_out.keys().cloned().collect();
+        let counted = self.count();
         if self.changed {
+            self.prune();
             self.spill();
         }
         let leaving = self.moved_out.keys().filter(|id| !apart.contains(id));
         Some(RecordWrite {
-            record: self.changed.then_some(self.record),
+            record: (self.changed && !self.gone.record).then_some(self.record),
             reservation: self.reservation,
             leaving: leaving.cloned().collect(),
             operations: self.moved_out.into_values().collect(),
             incidents: self.incidents,
+            gone: self.gone,
+            counted,
         })
+    }
+
+    /// Writes into each operation that is written anyway how often it was delivered. Answers which these are.
+    fn count(&mut self) -> Vec<OperationId> {
+        let inline = self.record.operations.iter_mut().filter(|_| self.changed);
+        let written = inline.chain(self.moved_out.values_mut());
+        let mut counted = Vec::new();
+        for operation in written {
+            let here = self.again.get(&operation.id).copied().unwrap_or_default();
+            let more = self.standing.unsaved(&operation.id).saturating_add(here);
+            if more > 0 {
+                operation.deliveries = operation.deliveries.and(more);
+                counted.push(operation.id.clone());
+            }
+        }
+        counted
     }
 
     /// Moves what is too large, then what is oldest, to keys of their own, as far as this commit has room.
@@ -94,7 +134,7 @@ impl Fold<'_> {
 impl Operation {
     /// How many bytes it takes in a record, about.
     pub fn size(&self) -> usize {
-        const FIXED: usize = 32;
+        const FIXED: usize = 37;
         let names = self
             .state
             .iter()

@@ -1,9 +1,9 @@
 //! Fence, Lookup and Inspect: they only look.
 
-use super::{Draft, Fold, Judged, OperationState, TokenRef};
+use super::sweep::too_old_draft;
+use super::{Certainty, Draft, Fold, Judged, OperationState, TokenRef};
 use crate::domain::decision::{Layer, Rule, Verdict};
-use crate::domain::ids::OperationId;
-use crate::domain::request::{EndedRounds, Fence};
+use crate::domain::request::{EndedRounds, Fence, Lookup};
 
 impl Fold<'_> {
     pub(super) fn fence(&self, ask: &Fence) -> Judged {
@@ -25,7 +25,7 @@ impl Fold<'_> {
         let Some(last) = last else {
             return self.fenced(
                 Rule::NeverIssued,
-                "no token was ever granted for this resource",
+                "no token is known of this resource: none was granted, or so long ago that it is forgotten",
             );
         };
         if shown > last {
@@ -56,8 +56,11 @@ impl Fold<'_> {
         Judged::Answered(Box::new(self.showing(draft)))
     }
 
-    pub(super) fn lookup(&mut self, id: &OperationId) -> Judged {
-        let draft = match self.find(id) {
+    pub(super) fn lookup(&mut self, ask: &Lookup) -> Judged {
+        let draft = match self.find(&ask.operation) {
+            None if ask.made_ms.is_some_and(|made| self.when.too_old(made)) => {
+                Draft::known(OperationState::Expired, Some(too_old_draft()))
+            }
             None => Draft::known(OperationState::NeverSeen, None),
             Some(operation) => {
                 let state = if operation.verdict != Verdict::Applied {
@@ -67,7 +70,13 @@ impl Fold<'_> {
                 } else {
                     OperationState::Done
                 };
-                Draft::known(state, Some(self.told_again(&operation)))
+                let told = self.told_again(&operation);
+                let told = told.deliveries(self.deliveries(&operation));
+                let mut draft = Draft::known(state, Some(told));
+                if operation.expired(self.when.now) {
+                    draft.certainty = Certainty::Confirm;
+                }
+                draft
             }
         };
         Judged::Answered(Box::new(draft))

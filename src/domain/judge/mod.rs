@@ -12,18 +12,23 @@ mod repeat;
 mod reserve;
 mod standing;
 mod states;
+mod sweep;
 mod transition;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use answer::{Answer, Certainty, Draft, HeldRound, OperationState, TokenRef};
-pub use commit::{INLINE_BYTES_MAX, INLINE_OPERATION_BYTES_MAX, RecordWrite, ReservationChange};
-pub use standing::{Inconsistent, Standing};
+pub use commit::{
+    Gone, INLINE_BYTES_MAX, INLINE_OPERATION_BYTES_MAX, RecordWrite, ReservationChange,
+};
+pub use standing::{Inconsistent, Standing, UNSAVED_COUNTS_MAX};
+pub use sweep::SWEPT_OPERATIONS_MAX;
 
 use super::ids::{Nonce, OperationId, ReservationId, ResourceId};
 use super::incident::Incident;
 use super::record::{LeaseId, Operation, Record, Round};
-use super::request::{Fence, Reserve, Transition};
+use super::request::{Fence, Lookup, Purpose, Reserve, Transition};
+use super::retention::When;
 use super::token::{Revision, Timeline};
 
 /// Most requests folded into one commit. Each adds at most one guard and two writes, which must stay below what one member
@@ -50,9 +55,11 @@ pub enum Ask {
     /// Is this round live? Asked by Renew, before and after the keepalive.
     Check(ReservationId),
     /// Lookup.
-    Lookup(OperationId),
+    Lookup(Lookup),
     /// Inspect.
     Inspect,
+    /// Remove what is kept longer than it must be; these operations are said to have keys of their own.
+    Sweep(Vec<OperationId>),
 }
 
 /// What came of one request.
@@ -72,11 +79,11 @@ pub enum Judged {
 }
 
 /// One round of judging, for one resource.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Fold<'a> {
     resource: &'a ResourceId,
     timeline: Timeline,
-    time_ms: u64,
+    when: When,
     revision: Option<Revision>,
     standing: &'a Standing,
     record: Record,
@@ -87,8 +94,14 @@ pub struct Fold<'a> {
     /// Operations that go to keys of their own, as they will stand there.
     moved_out: BTreeMap<OperationId, Operation>,
     incidents: Vec<Incident>,
+    /// What a sweep removes.
+    gone: Gone,
+    /// Whether what is written is written by a sweep, and by nothing else.
+    sweeping: bool,
     /// Operations that the fold takes to have no keys of their own.
     absent: BTreeSet<OperationId>,
+    /// How often each finished operation was delivered again in this fold.
+    again: BTreeMap<OperationId, u32>,
     requests: usize,
     bytes: usize,
 }
@@ -99,13 +112,13 @@ impl<'a> Fold<'a> {
         resource: &'a ResourceId,
         standing: &'a Standing,
         timeline: Timeline,
-        time_ms: u64,
+        when: When,
     ) -> Self {
         let (record, live) = standing.opened();
         Self {
             resource,
             timeline,
-            time_ms,
+            when,
             revision: standing.revision(),
             standing,
             record,
@@ -114,7 +127,10 @@ impl<'a> Fold<'a> {
             reservation: ReservationChange::Keep,
             moved_out: BTreeMap::new(),
             incidents: Vec::new(),
+            gone: Gone::default(),
+            sweeping: false,
             absent: BTreeSet::new(),
+            again: BTreeMap::new(),
             requests: 0,
             bytes: 0,
         }
@@ -122,7 +138,8 @@ impl<'a> Fold<'a> {
 
     /// Judges the next request.
     pub fn judge(&mut self, ask: &Ask) -> Judged {
-        if self.requests >= FOLD_REQUESTS_MAX || self.bytes >= FOLD_BYTES_MAX {
+        let full = self.requests >= FOLD_REQUESTS_MAX || self.bytes >= FOLD_BYTES_MAX;
+        if full || self.sweeping {
             return Judged::Later;
         }
         self.requests += 1;
@@ -140,17 +157,22 @@ impl<'a> Fold<'a> {
         match ask {
             Ask::Reserve(ask, nonce, lease) => self.reserve(ask, *nonce, *lease),
             Ask::Release(reservation, nonce) => self.release(reservation, *nonce),
-            Ask::Transition(ask, nonce) => self.transition(ask, *nonce),
+            Ask::Transition(ask, nonce) => match ask.purpose {
+                Purpose::Commit => self.transition(ask, *nonce),
+                Purpose::Validate => self.validate(ask, *nonce),
+            },
             Ask::Fence(ask) => self.fence(ask),
             Ask::Check(reservation) => self.check(reservation),
-            Ask::Lookup(operation) => self.lookup(operation),
+            Ask::Lookup(ask) => self.lookup(ask),
             Ask::Inspect => self.inspect(),
+            Ask::Sweep(apart) => self.sweep(apart),
         }
     }
 
     /// Whether there is anything to write so far.
     fn writes(&self) -> bool {
-        self.changed || !self.incidents.is_empty() || !self.moved_out.is_empty()
+        let beside = !self.incidents.is_empty() || !self.moved_out.is_empty();
+        self.changed || beside || !self.gone.is_nothing()
     }
 
     /// The round that holds the resource.
@@ -173,7 +195,7 @@ impl<'a> Fold<'a> {
             .find(|operation| operation.id == *id);
         let found = inline
             .or_else(|| self.moved_out.get(id))
-            .or_else(|| self.standing.kept_apart(id));
+            .or_else(|| self.standing.kept_apart(id, self.when.now));
         if found.is_none() && self.record.spilled > 0 {
             self.absent.insert(id.clone());
         }

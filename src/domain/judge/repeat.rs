@@ -1,7 +1,7 @@
 //! An operation that was decided before: the layers key, digest and replay.
 
 use super::alert::Found;
-use super::{Draft, Fold, Judged};
+use super::{Certainty, Draft, Fold, Judged};
 use crate::domain::decision::{IncidentId, Layer, Rule, Verdict};
 use crate::domain::ids::Nonce;
 use crate::domain::incident::Incident;
@@ -11,17 +11,34 @@ use crate::domain::request::Transition;
 impl Fold<'_> {
     /// Answers a request whose operation is already finished.
     pub(super) fn repeat(&mut self, ask: &Transition, nonce: Nonce, done: Operation) -> Judged {
-        let draft = if done.mark == nonce.mark() {
+        let expired = done.expired(self.when.now);
+        if done.mark == nonce.mark() {
             // Ours: the commit went through and only its reply was lost.
-            self.first_answer(ask, &done)
-        } else if !ask.intent.says_the_same(&done.digest) {
+            return Judged::Answered(Box::new(self.first_answer(ask, &done)));
+        }
+        let id = done.id.clone();
+        *self.again.entry(id.clone()).or_default() += 1;
+        let deliveries = self.deliveries(&done);
+        let mut draft = if !ask.intent.says_the_same(&done.digest) {
             self.conflict(ask, done)
         } else if done.verdict != Verdict::Applied {
             self.refused_again(ask, &done)
         } else {
             self.replay(ask, done)
         };
+        if expired {
+            // It is answered for as long as it is stored, which memory alone cannot tell.
+            draft.certainty = Certainty::Confirm;
+        }
+        let draft = draft.deliveries(deliveries).repeating(&id);
         Judged::Answered(Box::new(draft))
+    }
+
+    /// How often an operation was delivered, as far as that is known here.
+    pub(super) fn deliveries(&self, done: &Operation) -> u32 {
+        let here = self.again.get(&done.id).copied().unwrap_or_default();
+        let unsaved = self.standing.unsaved(&done.id);
+        done.deliveries.and(unsaved).and(here).get()
     }
 
     /// What the request that decided the operation is told.
@@ -92,7 +109,7 @@ impl Fold<'_> {
         if self.holds(reservation) {
             // True whoever finished it; but that the round is live could have changed.
             let mut draft = self.told_again(&done);
-            draft.certainty = super::Certainty::Confirm;
+            draft.certainty = Certainty::Confirm;
             if differs {
                 let text = "the operation was done before, outside this round, with another result";
                 let found = Found::new(Verdict::Replayed, Rule::OtherResult, text);
@@ -188,6 +205,8 @@ pub(super) fn verdict_draft(done: &Operation) -> Draft {
         )
     } else if done.verdict == Verdict::Superseded {
         (Layer::State, super::states::superseded_text(state))
+    } else if done.rule == Rule::Forgotten {
+        (Layer::State, super::sweep::FORGOTTEN_TEXT.to_owned())
     } else if done.verdict == Verdict::Rejected {
         (Layer::State, super::states::rejected_text(state))
     } else if done.rule == Rule::RanOnce {

@@ -5,7 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::TokenRef;
 use crate::domain::ids::{Nonce, OperationId};
 use crate::domain::record::{Operation, Record, RoundEnd};
+use crate::domain::retention::StoreTime;
 use crate::domain::token::{FencingToken, Revision};
+
+/// Most operations of one resource whose deliveries are counted between two writes; those of further ones are not.
+pub const UNSAVED_COUNTS_MAX: usize = 64;
 
 /// What is known of a resource: its record, whether its last round holds it, and operations kept in keys of their own.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +18,11 @@ pub struct Standing {
     revision: Option<Revision>,
     live: Option<(Revision, FencingToken)>,
     kept_apart: BTreeMap<OperationId, Operation>,
+    /// Those of them that were seen at this very revision, and are not only remembered.
+    seen_apart: BTreeSet<OperationId>,
     known_absent: BTreeSet<OperationId>,
+    /// How often operations were delivered since their count was last written.
+    unsaved: BTreeMap<OperationId, u32>,
 }
 
 /// The record and the reservation key do not fit together: one of them was not written by Fencepost.
@@ -65,11 +73,10 @@ impl Standing {
     /// Adds operations that were found in keys of their own.
     #[must_use]
     pub fn with_operations(mut self, found: impl IntoIterator<Item = Operation>) -> Self {
-        self.kept_apart.extend(
-            found
-                .into_iter()
-                .map(|operation| (operation.id.clone(), operation)),
-        );
+        for operation in found {
+            self.seen_apart.insert(operation.id.clone());
+            self.kept_apart.insert(operation.id.clone(), operation);
+        }
         self
     }
 
@@ -85,11 +92,44 @@ impl Standing {
         self
     }
 
-    /// Takes over operations that an earlier standing knew: a finished operation stays finished.
+    /// Takes over operations that an earlier standing knew: a finished operation stays finished, until its time has come.
     #[must_use]
     pub fn remembering(mut self, earlier: Self) -> Self {
         for (id, operation) in earlier.kept_apart {
             self.kept_apart.entry(id).or_insert(operation);
+        }
+        self.unsaved = earlier.unsaved;
+        self
+    }
+
+    /// Counts another delivery of a finished operation, until it is written with something else.
+    pub fn delivered_again(&mut self, id: &OperationId) {
+        if let Some(count) = self.unsaved.get_mut(id) {
+            *count = count.saturating_add(1);
+        } else if self.unsaved.len() < UNSAVED_COUNTS_MAX {
+            self.unsaved.insert(id.clone(), 1);
+        }
+    }
+
+    /// Notes whose counts were written.
+    #[must_use]
+    pub fn counted(mut self, written: &[OperationId]) -> Self {
+        for id in written {
+            self.unsaved.remove(id);
+        }
+        self
+    }
+
+    pub(super) fn unsaved(&self, id: &OperationId) -> u32 {
+        self.unsaved.get(id).copied().unwrap_or_default()
+    }
+
+    /// Forgets operations that were removed.
+    #[must_use]
+    pub fn without(mut self, removed: &[OperationId]) -> Self {
+        for id in removed {
+            self.kept_apart.remove(id);
+            self.seen_apart.remove(id);
         }
         self
     }
@@ -101,6 +141,7 @@ impl Standing {
             && let Some((_, forgotten)) = self.kept_apart.pop_first()
         {
             bytes = bytes.saturating_sub(forgotten.size());
+            self.seen_apart.remove(&forgotten.id);
         }
     }
 
@@ -135,8 +176,16 @@ impl Standing {
                 .any(|past| past.nonce == round)
     }
 
-    pub(super) fn kept_apart(&self, id: &OperationId) -> Option<&Operation> {
-        self.kept_apart.get(id)
+    /// An operation in a key of its own. One whose time has come may have been removed since it was seen.
+    pub(super) fn kept_apart(&self, id: &OperationId, now: StoreTime) -> Option<&Operation> {
+        let known = self.kept_apart.get(id)?;
+        (!known.expired(now) || self.seen_apart.contains(id)).then_some(known)
+    }
+
+    /// Whether the record shows a round that is over without saying so: its time ran out unnoticed.
+    pub(super) fn round_ran_out(&self) -> bool {
+        let round = self.record.round.as_ref();
+        self.live.is_none() && round.is_some_and(|round| round.over.is_none())
     }
 
     /// The record as a fold works on it: the round's grant is written in, and a round whose key is gone is over.

@@ -14,6 +14,7 @@ mod message;
 mod model;
 mod play;
 mod replays;
+mod retention;
 mod rounds;
 mod sequences;
 mod states;

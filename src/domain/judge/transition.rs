@@ -9,8 +9,8 @@ use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::ids::{Nonce, OperationId};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
-    IDENTITY_NAMES_REMEMBERED_MAX, NamedValue, Operation, REPLACED_VALUES_MAX, Raised, Record,
-    ValueHash,
+    Deliveries, IDENTITY_NAMES_REMEMBERED_MAX, NamedValue, Operation, REPLACED_VALUES_MAX, Raised,
+    Record, ValueHash,
 };
 use crate::domain::request::{Identity, Transition};
 
@@ -29,8 +29,16 @@ impl Fold<'_> {
         if let Some(done) = self.find(&ask.intent.operation) {
             return self.repeat(ask, nonce, done);
         }
+        if let Some(made_ms) = ask.intent.made_ms
+            && self.when.too_old(made_ms)
+        {
+            return self.too_old(ask);
+        }
         if let Some(refused) = self.stopped_by_fence(ask) {
             return Judged::Answered(Box::new(self.showing(refused)));
+        }
+        if let Some(objection) = self.record.is_forgotten_for(&ask.intent) {
+            return self.turned_away(ask, nonce, objection, Layer::State);
         }
         if let Some(objection) = self.record.objects_to_identity(&ask.intent.identity) {
             return self.turned_away(ask, nonce, objection, Layer::Identity);
@@ -145,7 +153,7 @@ impl Fold<'_> {
             verdict: found.verdict,
             rule: found.rule,
             result,
-            time_ms: self.time_ms,
+            time_ms: self.when.wall_ms,
             mark: nonce.mark(),
             round: ask
                 .reservation
@@ -158,6 +166,8 @@ impl Fold<'_> {
             expected: Vec::new(),
             raised: Raised::default(),
             fields: ask.intent.field_hashes(nonce.mark()),
+            expiry: Some(self.when.operation_expiry()),
+            deliveries: Deliveries::default(),
         }
     }
 

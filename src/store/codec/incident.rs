@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::operation::{
     digest_bytes, digest_from_bytes, result_from_message, result_to_message, rule, verdict,
 };
-use super::{at_most, field, nonce, nonce_bytes};
+use super::{at_most, field, moment, nonce, nonce_bytes, seconds};
 use crate::domain::decision::IncidentId;
 use crate::domain::digest::{ContentDigest, FIELDS_TOLD_MAX};
 use crate::domain::ids::{Holder, Kind, OperationId, ResourceId, StateName};
@@ -55,6 +55,7 @@ pub(super) fn to_message(incident: &Incident) -> pb::Incident {
             .map(nonce_bytes)
             .unwrap_or_default(),
         last_digest: maybe_digest_bytes(incident.last_digest.as_ref()),
+        expiry: seconds(incident.expiry),
     }
 }
 
@@ -105,6 +106,7 @@ pub(super) fn from_message(message: pb::Incident) -> Result<Incident, Invalid> {
         },
         last_digest: maybe_digest("last_digest", &message.last_digest)?,
         closing: message.closing.map(closing).transpose()?,
+        expiry: moment(message.expiry),
     })
 }
 

@@ -3,14 +3,15 @@
 use bytes::Bytes;
 
 use super::refer::{Names, numbered};
-use super::{field, mark, missing, nonce};
+use super::{field, less, mark, missing, nonce, plus};
 use crate::domain::decision::{Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme, FieldHashes};
 use crate::domain::ids::{Nonce, OperationId, StateName};
 use crate::domain::incident::{verdict_code, verdict_from_code};
 use crate::domain::invalid::Invalid;
 use crate::domain::outcome::StoredResult;
-use crate::domain::record::{Operation, Raised};
+use crate::domain::record::{Deliveries, Operation, Raised};
+use crate::domain::retention::StoreTime;
 use crate::proto::store_v1 as pb;
 
 /// The verdict that is not written.
@@ -33,11 +34,36 @@ const NUMBERED_TYPES: [&str; 5] = [
     "application/octet-stream",
 ];
 
-/// An operation within a record; what it names is added to `names`, and its time counts from `since_ms`.
+/// What is known of the operation before in the record, against which the times of the next are written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Before {
+    time_ms: u64,
+    /// How long it is kept, in seconds.
+    kept_s: u64,
+}
+
+impl Before {
+    /// When it was decided, in whole seconds.
+    pub(super) fn time_s(self) -> u64 {
+        self.time_ms / 1000
+    }
+
+    /// The next one comes after this.
+    pub(super) fn then(self, operation: &Operation) -> Self {
+        let time_s = operation.time_ms / 1000;
+        let kept = operation.expiry.map(StoreTime::seconds);
+        Self {
+            time_ms: operation.time_ms,
+            kept_s: kept.map_or(self.kept_s, |end| end.wrapping_sub(time_s)),
+        }
+    }
+}
+
+/// An operation within a record; what it names is added to `names`, and its times count from those before.
 pub(super) fn to_message<'a>(
     operation: &'a Operation,
     names: &mut Names<'a>,
-    since_ms: u64,
+    before: Before,
 ) -> pb::Operation {
     let result = &operation.result;
     let usual = operation.verdict == USUAL_VERDICT;
@@ -70,7 +96,7 @@ pub(super) fn to_message<'a>(
         time_ms: operation
             .time_ms
             .cast_signed()
-            .wrapping_sub(since_ms.cast_signed()),
+            .wrapping_sub(before.time_ms.cast_signed()),
         mark: Bytes::copy_from_slice(operation.mark.as_bytes()),
         round: operation.round.map_or(0, |round| names.round(round)),
         state: operation
@@ -84,6 +110,11 @@ pub(super) fn to_message<'a>(
             .collect(),
         raised: operation.raised.bits(),
         fields: Bytes::copy_from_slice(operation.fields.as_bytes()),
+        expiry: less(
+            operation.expiry,
+            before.kept_s.wrapping_add(operation.time_ms / 1000),
+        ),
+        deliveries: operation.deliveries.unsaid(),
     }
 }
 
@@ -92,8 +123,9 @@ pub(super) fn from_message(
     message: pb::Operation,
     states: &[StateName],
     rounds: &[Nonce],
-    since_ms: u64,
+    before: Before,
 ) -> Result<Operation, Invalid> {
+    let time_ms = before.time_ms.wrapping_add(message.time_ms.cast_unsigned());
     let state = |name: &str, number| numbered(name, states, number);
     let headers = message.headers.into_iter();
     let result = StoredResult {
@@ -122,7 +154,7 @@ pub(super) fn from_message(
             None => rule("operation.rule_name", &message.rule_name)?,
         },
         result: checked("operation.result", result)?,
-        time_ms: since_ms.wrapping_add(message.time_ms.cast_unsigned()),
+        time_ms,
         mark: mark("operation.mark", &message.mark)?,
         round: numbered("operation.round", rounds, message.round)?,
         state: state("operation.state", message.state)?,
@@ -137,13 +169,15 @@ pub(super) fn from_message(
         raised: Raised::from_bits(message.raised),
         fields: FieldHashes::from_bytes(&message.fields)
             .ok_or_else(|| Invalid::new("operation.fields is no list of field hashes"))?,
+        expiry: plus(message.expiry, before.kept_s.wrapping_add(time_ms / 1000)),
+        deliveries: Deliveries::said(message.deliveries),
     })
 }
 
 /// An operation in a key of its own.
 pub(super) fn to_message_apart(operation: &Operation) -> pb::KeptApart {
     let mut names = Names::default();
-    let message = to_message(operation, &mut names, 0);
+    let message = to_message(operation, &mut names, Before::default());
     pb::KeptApart {
         operation: Some(message),
         states: names.states_beyond(0),
@@ -155,7 +189,7 @@ pub(super) fn from_message_apart(message: pb::KeptApart) -> Result<Operation, In
     let operation = message.operation.ok_or_else(|| missing("operation"))?;
     let states = states("states", &message.states)?;
     let rounds = rounds("rounds", &message.rounds)?;
-    from_message(operation, &states, &rounds, 0)
+    from_message(operation, &states, &rounds, Before::default())
 }
 
 pub(super) fn states(name: &str, texts: &[String]) -> Result<Vec<StateName>, Invalid> {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::operation;
+use super::operation::{self, Before};
 use super::refer::{Names, numbered};
-use super::{at_most, exactly, field, mark, nonce, nonce_bytes};
+use super::{at_most, exactly, field, less, mark, moment, nonce, nonce_bytes, plus, seconds};
 use crate::domain::ids::{Holder, IdentityName, IdentityValue, Nonce, RequestId, StateName};
 use crate::domain::invalid::Invalid;
 use crate::domain::record::{
@@ -34,11 +34,11 @@ pub(super) fn to_message(record: &Record) -> pb::Record {
     let usual_state = last_visit.map(|(state, _)| *state);
     let state = record.state.as_ref();
     let state_number = (state != usual_state).then(|| state.map_or(0, |state| names.state(state)));
-    let mut since_ms = 0;
+    let mut before = Before::default();
     let mut operations = Vec::with_capacity(record.operations.len());
     for operation in &record.operations {
-        operations.push(operation::to_message(operation, &mut names, since_ms));
-        since_ms = operation.time_ms;
+        operations.push(operation::to_message(operation, &mut names, before));
+        before = before.then(operation);
     }
     pb::Record {
         moves: (record.moves != last_entered).then_some(record.moves),
@@ -56,6 +56,8 @@ pub(super) fn to_message(record: &Record) -> pb::Record {
             .collect(),
         operations,
         spilled: record.spilled,
+        touched: less(record.touched, before.time_s()),
+        forgotten: seconds(record.forgotten),
         other_states: names.states_beyond(visits.len()),
         other_rounds: names.rounds_beyond(rounds_remembered),
     }
@@ -87,11 +89,11 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
     let mut rounds: Vec<Nonce> = round.iter().map(|round| round.nonce).collect();
     rounds.extend(past_rounds.iter().map(|past| past.nonce));
     rounds.extend(operation::rounds("other_rounds", &message.other_rounds)?);
-    let mut since_ms = 0;
+    let mut before = Before::default();
     let mut operations = Vec::with_capacity(message.operations.len());
     for operation in message.operations {
-        let operation = operation::from_message(operation, &states, &rounds, since_ms)?;
-        since_ms = operation.time_ms;
+        let operation = operation::from_message(operation, &states, &rounds, before)?;
+        before = before.then(&operation);
         operations.push(operation);
     }
     Ok(Record {
@@ -106,6 +108,8 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
         past_rounds,
         operations,
         spilled: message.spilled,
+        touched: plus(message.touched, before.time_s()),
+        forgotten: moment(message.forgotten),
     })
 }
 

@@ -17,9 +17,11 @@ use crate::domain::ids::{
 use crate::domain::incident::{Closing, Evidence, Incident, Reason, verdict_from_code};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
-    LeaseId, NamedValue, Operation, PastRound, Raised, Record, Round, RoundEnd, ValueHash, Visit,
+    Deliveries, LeaseId, NamedValue, Operation, PastRound, Raised, Record, Round, RoundEnd,
+    ValueHash, Visit,
 };
 use crate::domain::request::Ttl;
+use crate::domain::retention::StoreTime;
 use crate::domain::token::Revision;
 
 pub(super) fn nonces() -> impl Strategy<Value = Nonce> {
@@ -94,6 +96,10 @@ pub(super) fn field_hashes() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+pub(super) fn moments() -> impl Strategy<Value = Option<StoreTime>> {
+    option::of((1..=u64::MAX).prop_map(StoreTime::from_seconds))
+}
+
 pub(super) fn operations() -> impl Strategy<Value = Operation> {
     (
         (operation_ids(), digests(), verdicts(), rules(), results()),
@@ -103,11 +109,13 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
             vec(states(), 0..4),
             any::<u32>(),
             field_hashes(),
+            moments(),
+            any::<u32>(),
         ),
     )
         .prop_map(
             |((id, digest, verdict, rule, result), (time_ms, mark, round), rest)| {
-                let (state, expected, raised, fields) = rest;
+                let (state, expected, raised, fields, expiry, deliveries) = rest;
                 Operation {
                     id,
                     digest,
@@ -121,6 +129,8 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                     expected,
                     raised: Raised::from_bits(raised),
                     fields: FieldHashes::from_bytes(&fields).unwrap(),
+                    expiry,
+                    deliveries: Deliveries::said(deliveries),
                 }
             },
         )
@@ -182,11 +192,11 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
     (
         (any::<u64>(), option::of(states()), visits(), identities()),
         (option::of(rounds()), vec(past, 0..=8)),
-        (vec(operations(), 0..4), any::<u64>()),
+        (vec(operations(), 0..4), any::<u64>(), moments(), moments()),
     )
         .prop_map(
             |((moves, state, visits, identity), (round, past_rounds), rest)| {
-                let (operations, spilled) = rest;
+                let (operations, spilled, touched, forgotten) = rest;
                 Record {
                     moves,
                     state,
@@ -196,6 +206,8 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
                     past_rounds,
                     operations,
                     spilled,
+                    touched,
+                    forgotten,
                 }
             },
         )
@@ -225,6 +237,7 @@ pub(super) fn incidents() -> impl Strategy<Value = Incident> {
             digests(),
             option::of((results(), option::of(nonces()))),
             option::of(states()),
+            moments(),
         ),
         (
             (
@@ -238,7 +251,7 @@ pub(super) fn incidents() -> impl Strategy<Value = Incident> {
         .prop_map(|(names, found, content, since)| {
             let (id, kind, resource, operation) = names;
             let (verdict, rule, explanation, time_ms) = found;
-            let (first_digest, digest, evidence, state) = content;
+            let (first_digest, digest, evidence, state, expiry) = content;
             let ((sender, fields), (again, last_ms), (last_digest, closing)) = since;
             let sender = sender.map(|sender| Holder::parse(&sender).unwrap());
             let evidence = evidence.map(|(result, round)| Evidence {
@@ -267,6 +280,7 @@ pub(super) fn incidents() -> impl Strategy<Value = Incident> {
                 last_ms,
                 last_digest,
                 closing,
+                expiry,
             }
         })
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::operation::Before;
 use super::refer::Names;
 use super::strategies::{incidents, nonces, operations, records};
 use super::*;
@@ -12,7 +13,7 @@ use crate::domain::digest::{ContentDigest, FieldHashes};
 use crate::domain::ids::{Holder, Kind, RequestId, ResourceId, StateName};
 use crate::domain::incident::Evidence;
 use crate::domain::outcome::StoredResult;
-use crate::domain::record::{LeaseId, Raised, Round, RoundEnd, ValueHash, Visit};
+use crate::domain::record::{Deliveries, LeaseId, Raised, Round, RoundEnd, ValueHash, Visit};
 use crate::domain::request::Ttl;
 use crate::domain::token::Revision;
 use crate::store::keys::{Keys, Prefix};
@@ -44,6 +45,7 @@ fn ordinary() -> Record {
             Rule::RanOnce,
             br#"{"ok":true}"#,
         )],
+        touched: Some(StoreTime::from_seconds(1_790_000_000)),
         ..Record::default()
     }
 }
@@ -68,6 +70,8 @@ fn finished(id: &str, rule: Rule, body: &'static [u8]) -> Operation {
         raised: Raised::default(),
         // As three fields leave them.
         fields: FieldHashes::from_bytes(&[0x40, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]).unwrap(),
+        expiry: Some(StoreTime::from_seconds(1_790_345_947)),
+        deliveries: Deliveries::default(),
     }
 }
 
@@ -92,6 +96,7 @@ fn order(moves: u8) -> Record {
     let operation = |(number, name): (u64, &str)| Operation {
         id: OperationId::parse(&format!("evt_{name}")).unwrap(),
         time_ms: 1_790_000_000_000 + 60_000 * number,
+        expiry: Some(StoreTime::from_seconds(1_790_345_946 + 60 * number)),
         ..finished("op", Rule::Moved, RESULT)
     };
     Record {
@@ -99,20 +104,23 @@ fn order(moves: u8) -> Record {
         state: Some(state(states[usize::from(moves) - 1])),
         visits: moved().map(visit).collect(),
         operations: moved().map(operation).collect(),
+        touched: Some(StoreTime::from_seconds(
+            1_790_000_000 + 60 * u64::from(moves),
+        )),
         ..Record::default()
     }
 }
 
-/// The most that these may take, in bytes. What lifts them makes every resource cost more disk: find another way first.
+/// The most that these may take, in bytes; 4 of them say how long the operations are kept. What lifts them makes every resource cost more disk: find another way first.
 #[test]
 fn the_usual_records_take_no_more_bytes_than_they_did() {
     let at_most = |bytes: usize, what: &str, record: &Record| {
         let found = encode_record(&record_key(), record).len();
         assert!(found <= bytes, "{what}: {found} bytes");
     };
-    at_most(117, "an operation that only ran once", &ordinary());
-    at_most(201, "an order with one move", &order(1));
-    at_most(775, "an order with four moves", &order(4));
+    at_most(121, "an operation that only ran once", &ordinary());
+    at_most(206, "an order with one move", &order(1));
+    at_most(790, "an order with four moves", &order(4));
 
     let mut held = order(2);
     held.round = Some(Round {
@@ -131,7 +139,7 @@ fn the_usual_records_take_no_more_bytes_than_they_did() {
     for visit in held.visits.values_mut() {
         visit.values = [ValueHash(u64::MAX)].into();
     }
-    at_most(498, "two moves under a round, with identity values", &held);
+    at_most(510, "two moves under a round, with identity values", &held);
 }
 
 #[test]
@@ -156,6 +164,7 @@ fn an_empty_result_that_was_reported_differs_from_none() {
         last_ms: 0,
         last_digest: None,
         closing: None,
+        expiry: None,
     };
     let empty = Evidence {
         result: StoredResult::default(),
@@ -244,7 +253,11 @@ fn a_field_outside_its_limits_is_named() {
     );
     let record = ordinary();
     let operation = |change: &dyn Fn(&mut pb::Operation)| {
-        let mut message = operation::to_message(&record.operations[0], &mut Names::default(), 0);
+        let mut message = operation::to_message(
+            &record.operations[0],
+            &mut Names::default(),
+            Before::default(),
+        );
         change(&mut message);
         read(pb::Record {
             operations: vec![message],

@@ -9,8 +9,9 @@ use crate::domain::decision::{Rule, Verdict};
 use crate::domain::digest::{ContentDigest, FieldHashes};
 use crate::domain::ids::{Kind, Mark, Nonce};
 use crate::domain::incident::Incident;
+use crate::domain::judge::Gone;
 use crate::domain::outcome::StoredResult;
-use crate::domain::record::{LeaseId, Operation, Raised, Record};
+use crate::domain::record::{Deliveries, LeaseId, Operation, Raised, Record};
 use crate::domain::token::Timeline;
 use crate::store::keys::Prefix;
 
@@ -35,6 +36,8 @@ fn operation(id: usize, body: usize) -> Operation {
         expected: Vec::new(),
         raised: Raised::default(),
         fields: FieldHashes::default(),
+        expiry: None,
+        deliveries: Deliveries::default(),
     }
 }
 
@@ -58,6 +61,7 @@ fn incident(id: &str) -> Incident {
         last_ms: 1,
         last_digest: None,
         closing: None,
+        expiry: None,
     }
 }
 
@@ -73,6 +77,7 @@ fn commit(id: usize, operations: usize, body: usize) -> Commit {
         reservation_write: ReservationWrite::Keep,
         operations,
         incidents: Vec::new(),
+        gone: Gone::default(),
     }
 }
 

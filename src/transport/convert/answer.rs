@@ -31,6 +31,7 @@ pub(crate) fn known(known: Known) -> pb::LookupResponse {
         OperationState::Done => pb::OperationState::Done,
         OperationState::DoneEmpty => pb::OperationState::DoneEmpty,
         OperationState::Refused => pb::OperationState::Refused,
+        OperationState::Expired => pb::OperationState::Expired,
     };
     pb::LookupResponse {
         state: state.into(),
@@ -57,6 +58,9 @@ pub(crate) fn decision(decision: Decision) -> pb::Decision {
             .collect(),
         differing_fields: decision.differing,
         first_time: decision.first_time_ms.map(span::timestamp),
+        deliveries: decision
+            .deliveries
+            .map_or(0, |count| i32::try_from(count).unwrap_or(i32::MAX)),
     }
 }
 
@@ -111,6 +115,7 @@ pub(super) fn verdict(verdict: Verdict) -> pb::Verdict {
         Verdict::TooEarly => pb::Verdict::TooEarly,
         Verdict::Rejected => pb::Verdict::Rejected,
         Verdict::Fenced => pb::Verdict::Fenced,
+        Verdict::Expired => pb::Verdict::Expired,
     }
 }
 

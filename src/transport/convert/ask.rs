@@ -1,7 +1,7 @@
 //! Requests, from the wire to the domain.
 
 use crate::domain::ids::{Holder, Kind, OperationId, RequestId, ReservationId, ResourceId};
-use crate::domain::request::{EndedRounds, Fence, Reserve, Transition, Ttl};
+use crate::domain::request::{EndedRounds, Fence, Lookup, Purpose, Reserve, Transition, Ttl};
 use crate::domain::token::FencingToken;
 use crate::engine::Fault;
 use crate::proto::v1 as pb;
@@ -58,6 +58,11 @@ pub(crate) fn transition(request: pb::TransitionRequest, peer: &str) -> Result<T
         reservation,
         result: stored,
         sender: Holder::parse(peer).ok(),
+        purpose: if request.validate_only {
+            Purpose::Validate
+        } else {
+            Purpose::Commit
+        },
     })
 }
 
@@ -85,10 +90,13 @@ pub(crate) fn release(request: pb::ReleaseRequest) -> Result<ReservationId, Faul
 }
 
 /// Reads a Lookup.
-pub(crate) fn lookup(request: pb::LookupRequest) -> Result<(ResourceId, OperationId), Fault> {
+pub(crate) fn lookup(request: pb::LookupRequest) -> Result<(ResourceId, Lookup), Fault> {
     let resource = resource(request.resource)?;
-    let operation = at("operation_id", OperationId::parse(&request.operation_id))?;
-    Ok((resource, operation))
+    let lookup = Lookup {
+        operation: at("operation_id", OperationId::parse(&request.operation_id))?,
+        made_ms: span::moment("operation_time", request.operation_time)?,
+    };
+    Ok((resource, lookup))
 }
 
 /// Reads an Inspect.

@@ -10,7 +10,7 @@ use crate::engine::Fault;
 use crate::proto::v1 as pb;
 use crate::proto::v1::intent::Content as Wire;
 
-use super::{at, present, refused, shown};
+use super::{at, present, refused, shown, span};
 
 /// Reads an intent.
 pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
@@ -27,6 +27,7 @@ pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
             "must be absent without a move: where no state changes, none is judged",
         ));
     }
+    let made_ms = span::moment("intent.operation_time", intent.operation_time)?;
     // Last, for it is the only part that takes time.
     let content = content(intent.content.as_ref(), &DigestRule::Whole)?;
     Ok(Intent {
@@ -36,6 +37,7 @@ pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
         beside: content.beside,
         from,
         movement,
+        made_ms,
     })
 }
 

@@ -2,6 +2,7 @@
 
 pub(super) mod answer;
 pub(super) mod ask;
+pub(super) mod counts;
 pub(super) mod incident;
 mod intent;
 pub(super) mod page;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use prost_types::{Duration as Wire, Timestamp};
 
+use super::refused;
 use crate::domain::invalid::Invalid;
+use crate::engine::Fault;
 
 /// Nanoseconds in a second.
 const NANOS_PER_SECOND: u32 = 1_000_000_000;
@@ -41,6 +43,25 @@ pub(super) fn to_wire(span: Duration) -> Wire {
 /// Writes when to ask again.
 pub(super) fn retry_to_wire(after: Duration) -> Wire {
     to_wire(after.max(RETRY_AFTER_MIN))
+}
+
+/// Reads a point in time, in milliseconds since 1970.
+pub(super) fn moment(field: &str, moment: Option<Timestamp>) -> Result<Option<u64>, Fault> {
+    let Some(moment) = moment else {
+        return Ok(None);
+    };
+    let (Ok(seconds), Ok(nanos)) = (u64::try_from(moment.seconds), u32::try_from(moment.nanos))
+    else {
+        return Err(refused(field, "lies before 1970"));
+    };
+    if nanos >= NANOS_PER_SECOND {
+        let why = format!("has {nanos} nanos; a timestamp has at most 999999999");
+        return Err(refused(field, why));
+    }
+    let milliseconds = seconds.saturating_mul(1000);
+    Ok(Some(
+        milliseconds.saturating_add((nanos / 1_000_000).into()),
+    ))
 }
 
 /// Writes a point in time.
@@ -85,6 +106,17 @@ mod tests {
             read(i64::MAX, 999_999_999),
             Ok(Duration::new(9_223_372_036_854_775_807, 999_999_999))
         );
+    }
+
+    #[test]
+    fn a_point_in_time_is_read_to_the_millisecond_and_none_is_turned_round() {
+        let read = |seconds, nanos| moment("t", Some(Timestamp { seconds, nanos }));
+        assert_eq!(moment("t", None), Ok(None));
+        assert_eq!(read(1, 999_999_999), Ok(Some(1_999)));
+        assert_eq!(read(i64::MAX, 0), Ok(Some(u64::MAX)));
+        for (seconds, nanos) in [(-1, 0), (0, -1), (i64::MIN, i32::MIN), (0, 1_000_000_000)] {
+            assert!(read(seconds, nanos).is_err(), "{seconds} {nanos}");
+        }
     }
 
     #[test]

@@ -67,5 +67,6 @@ fn done(customer: &Resource, reservation_id: &str) -> TransitionRequest {
         }),
         reservation_id: reservation_id.to_owned(),
         result: None,
+        ..TransitionRequest::default()
     }
 }

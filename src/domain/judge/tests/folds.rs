@@ -39,7 +39,7 @@ fn only_finished_operations_are_facts() {
         Ask::Check(id),
         fence,
         Ask::Inspect,
-        Ask::Lookup(operation("d")),
+        Ask::Lookup(operation("d").into()),
     ];
     let all = certainties(&mut play, &may_change);
     assert_eq!(all, [Certainty::Confirm; 8]);
@@ -53,7 +53,7 @@ fn what_the_fold_is_about_to_write_is_no_fact() {
         play.message(&message),
         play.message(&message),
         play.message(&message.clone().content("other")),
-        Ask::Lookup(operation("op")),
+        Ask::Lookup(operation("op").into()),
     ];
     assert_eq!(certainties(&mut play, &asks), [Certainty::Confirm; 4]);
 }
@@ -120,16 +120,16 @@ fn an_operation_moved_apart_is_not_done_twice_by_one_who_does_not_know_it() {
 fn looking_up_an_operation_assumes_its_absence_only_where_it_could_be_elsewhere() {
     let mut play = Play::new();
     play.past(&[once("small")]);
-    let folded = play.fold_now(&[Ask::Lookup(operation("other"))]);
+    let folded = play.fold_now(&[Ask::Lookup(operation("other").into())]);
     assert!(folded.absent.is_empty());
     play.past(&[once("large").with_result(result(&[1; 3000]))]);
     for id in ["small", "large"] {
-        let folded = play.fold_now(&[Ask::Lookup(operation(id))]);
+        let folded = play.fold_now(&[Ask::Lookup(operation(id).into())]);
         assert!(folded.absent.is_empty(), "{id} is known");
     }
     let looked_for = [operation("other")];
     let standing = play.standing(&looked_for);
-    let folded = play.fold(&standing, &[Ask::Lookup(operation("other"))]);
+    let folded = play.fold(&standing, &[Ask::Lookup(operation("other").into())]);
     assert!(folded.absent.contains(&looked_for[0]));
     assert!(standing.knows_absent(&folded.absent));
 }
@@ -142,13 +142,13 @@ fn a_newer_standing_keeps_finished_operations_and_forgets_absences() {
     play.past(&[once("more")]);
     let newer = play.standing(&[]).remembering(earlier);
     let ask = play.message(&once("large"));
-    let folded = play.fold(&newer, &[ask, Ask::Lookup(operation("other"))]);
+    let folded = play.fold(&newer, &[ask, Ask::Lookup(operation("other").into())]);
     let first = answered(folded.judged[0].clone());
     assert_eq!(first.certainty, Certainty::Fact);
     assert!(!newer.knows_absent(&folded.absent));
     let mut trimmed = newer;
     trimmed.trim(0);
-    let folded = play.fold(&trimmed, &[Ask::Lookup(operation("large"))]);
+    let folded = play.fold(&trimmed, &[Ask::Lookup(operation("large").into())]);
     assert!(folded.absent.contains(&operation("large")));
 }
 
@@ -176,7 +176,7 @@ fn a_question_writes_nothing_and_creates_nothing() {
     let mut play = Play::new();
     let asks = [
         Ask::Inspect,
-        Ask::Lookup(operation("op")),
+        Ask::Lookup(operation("op").into()),
         play.message(&moves("op", "a", "b")),
     ];
     let folded = play.fold(&Standing::absent(), &asks);

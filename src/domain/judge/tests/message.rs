@@ -13,7 +13,7 @@ use crate::domain::judge::{Answer, Ask, HeldRound};
 use crate::domain::machine::DigestRule;
 use crate::domain::outcome::StoredResult;
 use crate::domain::request::{
-    EndedRounds, Fence, Identity, Intent, Move, Reserve, Transition, Ttl,
+    EndedRounds, Fence, Identity, Intent, Move, Purpose, Reserve, Transition, Ttl,
 };
 use crate::domain::token::FencingToken;
 
@@ -50,6 +50,8 @@ pub(super) struct Message {
     pub(super) movement: Option<Move>,
     pub(super) under: Option<ReservationId>,
     pub(super) result: Option<StoredResult>,
+    pub(super) made_ms: Option<u64>,
+    pub(super) purpose: Purpose,
 }
 
 /// A message that is recorded once and moves nothing.
@@ -62,6 +64,8 @@ pub(super) fn once(id: &str) -> Message {
         movement: None,
         under: None,
         result: None,
+        made_ms: None,
+        purpose: Purpose::Commit,
     }
 }
 
@@ -107,6 +111,16 @@ impl Message {
         self
     }
 
+    pub(super) fn made_at(mut self, made_ms: u64) -> Self {
+        self.made_ms = Some(made_ms);
+        self
+    }
+
+    pub(super) fn only_asking(mut self) -> Self {
+        self.purpose = Purpose::Validate;
+        self
+    }
+
     pub(super) fn with_result(mut self, result: StoredResult) -> Self {
         self.result = Some(result);
         self
@@ -130,6 +144,7 @@ impl Message {
             beside: content.beside,
             from: self.from.clone(),
             movement: self.movement.clone(),
+            made_ms: self.made_ms,
         };
         let transition = Transition {
             resource: resource.clone(),
@@ -137,6 +152,7 @@ impl Message {
             reservation: self.under.clone(),
             result: self.result.clone(),
             sender: Some(Holder::parse("sender").unwrap()),
+            purpose: self.purpose,
         };
         Ask::Transition(Box::new(transition), nonce)
     }

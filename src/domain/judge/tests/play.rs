@@ -10,9 +10,12 @@ use crate::domain::judge::{
     Standing,
 };
 use crate::domain::record::{LeaseId, Operation, Record};
+use crate::domain::retention::{Keeping, StoreTime, When};
 use crate::domain::token::{Revision, Timeline};
 
 pub(super) const BASE: u64 = 1_000_000;
+/// When it is played, in seconds of the store's clock.
+pub(super) const NOW: u64 = 1_800_000_000;
 
 /// What a fold came to, with the guards of its commit.
 #[derive(Clone, Debug)]
@@ -38,7 +41,7 @@ pub(super) struct Play {
     pub(super) apart: BTreeMap<OperationId, Operation>,
     pub(super) incidents: BTreeMap<IncidentId, Incident>,
     nonces: u128,
-    time_ms: u64,
+    pub(super) when: When,
 }
 
 impl Play {
@@ -57,7 +60,11 @@ impl Play {
             apart: BTreeMap::new(),
             incidents: BTreeMap::new(),
             nonces: 0,
-            time_ms: 1_000,
+            when: When {
+                wall_ms: 1_000,
+                now: StoreTime::from_seconds(NOW),
+                keeping: Keeping::default(),
+            },
         }
     }
 
@@ -80,8 +87,8 @@ impl Play {
     }
 
     pub(super) fn fold(&mut self, standing: &Standing, asks: &[Ask]) -> Folded {
-        self.time_ms += 1;
-        let mut fold = Fold::begin(&self.resource, standing, self.timeline, self.time_ms);
+        self.when.wall_ms += 1;
+        let mut fold = Fold::begin(&self.resource, standing, self.timeline, self.when);
         let judged = asks.iter().map(|ask| fold.judge(ask)).collect();
         Folded {
             judged,
@@ -111,7 +118,8 @@ impl Play {
         };
         let record = usize::from(write.record.is_some());
         let key = usize::from(write.reservation != ReservationChange::Keep);
-        let writes = record + key + write.operations.len() + write.incidents.len();
+        let gone = usize::from(write.gone.record) + write.gone.operations.len();
+        let writes = record + key + write.operations.len() + write.incidents.len() + gone;
         assert!(writes <= FOLD_WRITES_MAX, "{writes} writes in one commit");
         assert!(writes > 0, "an empty commit");
         let at = self.step();
@@ -129,6 +137,13 @@ impl Play {
         }
         if let Some(record) = write.record {
             self.record = Some((record, at));
+        }
+        for id in &write.gone.operations {
+            assert!(self.apart.remove(id).is_some(), "{id} is not there");
+        }
+        if write.gone.record {
+            assert!(self.reservation.is_none(), "a live round without a record");
+            self.record = None;
         }
         for operation in write.operations {
             self.apart.insert(operation.id.clone(), operation);
@@ -217,7 +232,7 @@ pub(super) const LEASE: LeaseId = LeaseId(77);
 pub(super) fn operation_of(ask: &Ask) -> Option<OperationId> {
     match ask {
         Ask::Transition(ask, _) => Some(ask.intent.operation.clone()),
-        Ask::Lookup(id) => Some(id.clone()),
+        Ask::Lookup(ask) => Some(ask.operation.clone()),
         _ => None,
     }
 }

@@ -72,7 +72,7 @@ fn copies_in_one_fold_are_one_application() {
         play.message(&message),
         play.message(&message.clone().saying("second")),
         play.message(&message.content("99.00 EUR")),
-        Ask::Lookup(operation("p")),
+        Ask::Lookup(operation("p").into()),
     ];
     let answers = play.ask_all(&asks);
     assert_eq!(verdict(&answers[0]), (Verdict::Applied, Rule::Moved));
@@ -227,9 +227,9 @@ fn lookup_tells_what_became_of_an_operation_and_changes_nothing() {
         ("other", OperationState::NeverSeen, None),
     ];
     for (id, state, told) in expected {
-        let folded = play.fold_now(&[Ask::Lookup(operation(id))]);
+        let folded = play.fold_now(&[Ask::Lookup(operation(id).into())]);
         assert!(folded.write.is_none());
-        let Answer::Known(known, decision) = play.ask(Ask::Lookup(operation(id))) else {
+        let Answer::Known(known, decision) = play.ask(Ask::Lookup(operation(id).into())) else {
             panic!("not an answer to Lookup")
         };
         assert_eq!(known, state, "{id}");

@@ -27,6 +27,7 @@ enum Plain {
     Send(Box<Message>, Nonce),
     Lookup(u8),
     Inspect,
+    Sweep,
 }
 
 type Asked = (Ask, Plain);
@@ -111,10 +112,12 @@ impl World {
                 (ask, Plain::Send(Box::new(message), nonce))
             }
             Wish::Lookup { operation: id } => {
-                let ask = Ask::Lookup(operation(&format!("op {id}")));
+                let ask = Ask::Lookup(operation(&format!("op {id}")).into());
                 (ask, Plain::Lookup(*id))
             }
             Wish::Inspect => (Ask::Inspect, Plain::Inspect),
+            // Within the retention it removes nothing.
+            Wish::Sweep => (Ask::Sweep(Vec::new()), Plain::Sweep),
         }
     }
 
@@ -130,7 +133,7 @@ impl World {
             Plain::Check(round) => model.check(*round),
             Plain::Fence(token, ended) => model.fence(*token, *ended),
             Plain::Send(message, nonce) => model.transition(message, *nonce),
-            Plain::Lookup(_) | Plain::Inspect => return None,
+            Plain::Lookup(_) | Plain::Inspect | Plain::Sweep => return None,
         })
     }
 
@@ -177,12 +180,17 @@ impl World {
                 assert_eq!(answer.held().token.get(), live.token);
             }
             (
-                Answer::Judged(_) | Answer::Ended(..) | Answer::Snapshot(_) | Answer::Known(..),
+                Answer::Judged(_)
+                | Answer::Ended(..)
+                | Answer::Snapshot(_)
+                | Answer::Known(..)
+                | Answer::Swept,
                 _,
             ) => {}
         }
         let (now, incident) = match &answer {
             Answer::Snapshot(now) => (Some(now), None),
+            Answer::Swept => (None, None),
             Answer::Judged(decision) | Answer::Ended(decision, _) | Answer::Held(decision, _) => {
                 (decision.now.as_ref(), decision.incident.as_ref())
             }

@@ -14,6 +14,7 @@ pub(super) enum Wish {
     Send(Sent),
     Lookup { operation: u8 },
     Inspect,
+    Sweep,
 }
 
 #[derive(Clone, Debug)]
@@ -97,6 +98,7 @@ fn wishes() -> impl Strategy<Value = Wish> {
         10 => sent,
         1 => (0..14_u8).prop_map(|operation| Wish::Lookup { operation }),
         1 => Just(Wish::Inspect),
+        1 => Just(Wish::Sweep),
     ]
 }
 

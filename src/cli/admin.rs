@@ -1,0 +1,72 @@
+//! The way to a sidecar's admin socket, for the commands that ask its operator's calls.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint};
+use tower::service_fn;
+
+use super::address::{self, Address};
+use super::exit::Exit;
+use super::session::root_cause;
+use super::trouble::Trouble;
+use crate::config::admin_socket_path;
+use crate::proto::v1::operator_service_client::OperatorServiceClient;
+
+/// Where the admin socket is.
+#[derive(Debug, Args)]
+pub(super) struct AdminArgs {
+    /// The sidecar's admin socket [default: the one that belongs to the port of --addr]
+    #[arg(long, env = "FENCEPOST_ADMIN_SOCKET", value_name = "PATH")]
+    admin_socket: Option<PathBuf>,
+    /// Where the sidecar listens; only its port is used, to find the admin socket
+    #[arg(long, env = "FENCEPOST_ADDR", default_value = address::DEFAULT, value_parser = Address::parse)]
+    addr: Address,
+}
+
+impl AdminArgs {
+    /// The socket, for errors.
+    pub(super) fn place(&self) -> String {
+        self.socket().display().to_string()
+    }
+
+    /// Connects to it.
+    pub(super) async fn connect(&self) -> Result<OperatorServiceClient<Channel>, Trouble> {
+        let socket = self.socket();
+        if socket.as_os_str() == "none" {
+            return Err(Trouble::usage(
+                "the admin socket is `none`, so there is nobody to ask: start the sidecar with one, and name it with \
+                 --admin-socket",
+            ));
+        }
+        Ok(OperatorServiceClient::new(connect(&socket).await?))
+    }
+
+    fn socket(&self) -> PathBuf {
+        let given = self.admin_socket.clone();
+        given.unwrap_or_else(|| admin_socket_path(self.addr.port()))
+    }
+}
+
+async fn connect(socket: &Path) -> Result<Channel, Trouble> {
+    let path = socket.to_owned();
+    // A Unix socket has no host; the name is only there to make a well-formed request.
+    Endpoint::from_static("http://localhost")
+        .connect_with_connector(service_fn(move |_| {
+            let path = path.clone();
+            async move { UnixStream::connect(path).await.map(TokioIo::new) }
+        }))
+        .await
+        .map_err(|error| {
+            let mut trouble = Trouble::failed(format!(
+                "no sidecar answers at the admin socket {} ({}): start one with `fencepost dev`, or name its \
+                 socket with --admin-socket or FENCEPOST_ADMIN_SOCKET",
+                socket.display(),
+                root_cause(&error)
+            ));
+            trouble.exit = Exit::Unavailable;
+            trouble
+        })
+}

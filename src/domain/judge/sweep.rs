@@ -1,0 +1,141 @@
+//! Retention: what is too old to be judged, what is removed with a write that is made anyway, and what a sweep removes of a
+//! resource that nobody touches.
+
+use super::alert::Found;
+use super::transition::Objection;
+use super::{Draft, Fold, Judged};
+use crate::domain::decision::{Layer, Rule, Verdict};
+use crate::domain::ids::{Nonce, OperationId};
+use crate::domain::record::Record;
+use crate::domain::request::{Intent, Transition};
+use crate::domain::retention::When;
+
+/// Most operations in keys of their own that one sweep of a resource removes.
+pub const SWEPT_OPERATIONS_MAX: usize = 32;
+
+// Beside them it writes the record.
+const _: () = assert!(SWEPT_OPERATIONS_MAX < super::FOLD_WRITES_MAX);
+
+pub(super) const FORGOTTEN_TEXT: &str =
+    "the resource was untouched for so long that it was forgotten, and is not begun anew";
+
+/// What is told of an operation that is older than what is remembered.
+pub(super) fn too_old_draft() -> Draft {
+    let text = "the message is older than the retention: it may have been done and forgotten, so it is never run";
+    Draft::new(Verdict::Expired, Layer::Key, Rule::TooOld, text)
+}
+
+impl Fold<'_> {
+    /// Refuses what may have been done, answered and forgotten. It needs no entry of its own: it stays too old.
+    pub(super) fn too_old(&mut self, ask: &Transition) -> Judged {
+        let draft = too_old_draft();
+        let found = Found::new(Verdict::Expired, Rule::TooOld, draft.explanation());
+        let mut incident = self.found(ask, found, None);
+        let result = ask.result.clone().filter(|result| !result.is_empty());
+        let evidence = result.map(|result| self.evidence_of(ask, result));
+        incident.evidence.extend(evidence);
+        let id = incident.id.clone();
+        self.incident(incident);
+        let draft = draft.incident(Some(id));
+        Judged::Answered(Box::new(self.showing(draft)))
+    }
+
+    /// Judges on a copy: what it would write is thrown away.
+    pub(super) fn validate(&mut self, ask: &Transition, nonce: Nonce) -> Judged {
+        if self.writes() {
+            // What is about to be written is no fact yet.
+            return Judged::Later;
+        }
+        let mut trial = self.clone();
+        let judged = trial.transition(ask, nonce);
+        self.absent = trial.absent;
+        match judged {
+            Judged::Answered(draft) => {
+                Judged::Answered(Box::new(draft.told_only(self.bare_snapshot())))
+            }
+            other @ (Judged::Later | Judged::Limit { .. }) => other,
+        }
+    }
+
+    /// Lets inline operations go whose time is over.
+    pub(super) fn prune(&mut self) {
+        let When { now, .. } = self.when;
+        self.record
+            .operations
+            .retain(|operation| !operation.over(now));
+        if !self.sweeping {
+            self.record.touched = Some(now);
+        }
+    }
+
+    /// Removes what is kept longer than it must be. A sweep is alone in its commit.
+    pub(super) fn sweep(&mut self, apart: &[OperationId]) -> Judged {
+        if self.writes() {
+            return Judged::Later;
+        }
+        let When { now, .. } = self.when;
+        for id in apart.iter().take(SWEPT_OPERATIONS_MAX) {
+            let inline = self.record.operations.iter().any(|found| found.id == *id);
+            if !inline && self.find(id).is_some_and(|found| found.over(now)) {
+                self.gone.operations.push(id.clone());
+                self.record.spilled = self.record.spilled.saturating_sub(1);
+            }
+        }
+        let before = self.record.operations.len();
+        self.record.operations.retain(|found| !found.over(now));
+        let pruned = before != self.record.operations.len() || !self.gone.operations.is_empty();
+        let aged = self.standing.round_ran_out() || self.forget_state();
+        if aged {
+            // From now on it is remembered for as long as any other.
+            self.record.touched = Some(now);
+        }
+        self.gone.record = self.revision.is_some() && !aged && self.is_spent();
+        self.changed = pruned || aged || self.gone.record;
+        self.sweeping = self.changed;
+        Judged::Answered(Box::new(Draft::swept()))
+    }
+
+    /// Forgets the state of a resource that nobody has touched for long enough. Its last round stays known, so that its token
+    /// is still judged truly, and so does the fact that it was there.
+    fn forget_state(&mut self) -> bool {
+        let record = &mut self.record;
+        let (Some(forget), Some(touched), Some(_)) =
+            (self.when.keeping.forget, record.touched, &record.state)
+        else {
+            return false;
+        };
+        let busy = self.live.is_some() || record.spilled > 0 || !record.operations.is_empty();
+        if busy || !touched.until(forget).is_over(self.when.now) {
+            return false;
+        }
+        record.state = None;
+        record.visits.clear();
+        record.identity.clear();
+        record.forgotten = Some(self.when.now);
+        true
+    }
+
+    /// Whether nothing is left that a later request could have to know.
+    fn is_spent(&self) -> bool {
+        let record = &self.record;
+        let held = self.live.is_some() || record.state.is_some();
+        if held || record.spilled > 0 || !record.operations.is_empty() {
+            return false;
+        }
+        let remembers = record.round.is_some() || record.forgotten.is_some();
+        let touched = record.touched.unwrap_or(self.when.now);
+        let retention = self.when.keeping.operations;
+        !remembers || touched.until(retention).is_over(self.when.now)
+    }
+}
+
+impl Record {
+    /// Whether it was forgotten, and the intent would begin it anew.
+    pub(super) fn is_forgotten_for(&self, intent: &Intent) -> Option<Objection> {
+        let asks_for_it = intent.movement.is_some() || !intent.identity.is_empty();
+        (self.forgotten.is_some() && asks_for_it).then_some(Objection {
+            verdict: Verdict::Rejected,
+            rule: Rule::Forgotten,
+        })
+    }
+}
