@@ -143,7 +143,7 @@ impl Table {
             && let Some(time) = &incident.last_time
         {
             let count = incident.count;
-            self.row("found", format!("{count} times, last {time}"));
+            self.row("how often", format!("{count} times, last {time}"));
         }
         self.row("digest", hex(&incident.digest))
             .row("first digest", hex(&incident.first_digest))

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use fencepost::domain::decision::Verdict;
-use fencepost::domain::digest::{Content, Given};
+use fencepost::domain::digest::{Content as Read, Given};
 use fencepost::domain::ids::{Kind, Nonce, OperationId, ResourceId, StateName};
 use fencepost::domain::judge::{Answer, Ask, Fold, Judged, Standing};
 use fencepost::domain::machine::DigestRule;
@@ -246,7 +246,7 @@ fn read(request: pb::TransitionRequest) -> Outcome<Transition> {
         "" => Ok(None),
         name => state(name).map(Some),
     };
-    let content = Content::read(Given::Json(content), &DigestRule::Whole)?;
+    let content = Read::read(Given::Json(content), &DigestRule::Whole)?;
     let movement = intent.r#move.ok_or("no move")?;
     let result = request.result.ok_or("no result")?;
     Ok(Transition {
