@@ -4,6 +4,7 @@ pub mod clock;
 mod committer;
 pub mod facade;
 pub mod fault;
+mod gathering;
 mod holding;
 mod kept;
 mod lane;

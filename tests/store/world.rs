@@ -60,6 +60,12 @@ impl World {
         found.kvs().first().map(|kv| kv.value().to_vec())
     }
 
+    /// Deletes a key by hand.
+    pub(crate) async fn delete(&mut self, key: &str) {
+        let key = format!("{}{key}", self.prefix);
+        self.raw.delete(key, None).await.unwrap();
+    }
+
     /// Puts a value by hand.
     pub(crate) async fn put(&mut self, key: &str, value: impl Into<Vec<u8>>) {
         let key = format!("{}{key}", self.prefix);
