@@ -44,6 +44,8 @@ struct Flights {
     /// How many commits have to wait in the queue before the bell is rung.
     wanted: AtomicUsize,
     in_flight: AtomicUsize,
+    /// Commits that wait or are under way.
+    callers: AtomicUsize,
     /// The transaction that came back last.
     last: Mutex<Option<Returned>>,
 }
@@ -61,6 +63,7 @@ impl Committer {
             bell: Notify::new(),
             wanted: AtomicUsize::new(usize::MAX),
             in_flight: AtomicUsize::new(0),
+            callers: AtomicUsize::new(0),
             last: Mutex::default(),
         });
         let gather = Gather {
@@ -76,6 +79,7 @@ impl Committer {
 
     /// Commits; waits until the outcome is known or known to be unknown.
     pub(super) async fn commit(&self, prepared: Prepared) -> Outcome {
+        let _counted = Counted::one_of(&self.flights.callers);
         let (reply, outcome) = oneshot::channel();
         if self.jobs.send(Job { prepared, reply }).await.is_err() {
             let detail = "the committer has stopped".to_owned();
@@ -106,29 +110,47 @@ struct Gather {
     flights: Arc<Flights>,
 }
 
+/// One of so many, as long as it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn one_of(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Self(all)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A transaction under way.
 struct InFlight {
     flights: Arc<Flights>,
-    members: usize,
+    sent: Instant,
 }
 
 impl InFlight {
-    fn begin(flights: &Arc<Flights>, members: usize) -> Self {
+    fn begin(flights: &Arc<Flights>) -> Self {
         flights.in_flight.fetch_add(1, Ordering::AcqRel);
         Self {
             flights: Arc::clone(flights),
-            members,
+            sent: Instant::now(),
         }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let returned = Returned {
-            members: self.members,
-            at: Instant::now(),
-        };
         let flights = &self.flights;
+        let at = Instant::now();
+        let returned = Returned {
+            callers: flights.callers.load(Ordering::Relaxed),
+            took: at - self.sent,
+            at,
+        };
         *flights.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(returned);
         flights.in_flight.fetch_sub(1, Ordering::AcqRel);
         flights.bell.notify_one();
@@ -148,7 +170,7 @@ impl Gather {
             self.turn().await;
             let (batch, replies) = self.gather(first);
             let store = self.store.clone();
-            let in_flight = InFlight::begin(&self.flights, replies.len());
+            let in_flight = InFlight::begin(&self.flights);
             self.tasks.spawn(async move {
                 send(&store, batch, replies).await;
                 drop(in_flight);
@@ -160,21 +182,14 @@ impl Gather {
     async fn turn(&self) {
         let since = Instant::now();
         let flights = &*self.flights;
-        let (mut found, mut grew) = (0, since);
         loop {
-            let now = Instant::now();
-            let waiting = self.queue.len() + 1;
-            if waiting > found {
-                (found, grew) = (waiting, now);
-            }
             let situation = Situation {
-                waiting,
+                waiting: self.queue.len() + 1,
                 since,
-                grew,
                 in_flight: flights.in_flight.load(Ordering::Acquire),
                 last: flights.last(),
             };
-            let Turn::Later { members, at } = situation.turn(now) else {
+            let Turn::Later { members, at } = situation.turn(Instant::now()) else {
                 break;
             };
             // One of them waits here and not in the queue.

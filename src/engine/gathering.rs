@@ -3,10 +3,10 @@
 //! 1. Nothing under way, and nothing just came back: at once. A commit never waits when idle.
 //! 2. Something under way: commits gather behind it, for one large transaction costs etcd less than half of what two small ones
 //!    do. Another goes out beside it once a whole batch waits, or once the first is so long under way that its reply may be lost.
-//! 3. A large transaction just came back: those whom it answered are about to ask again. Sending the first of them alone would
-//!    let all others wait behind it, so that each turn of the callers would take two transactions, one of them nearly empty. So
-//!    the next one waits until most of as many have gathered, as long as they keep coming, and never longer than [`RETURN_MAX`].
-//!    Few callers never wait, and whoever comes later finds nothing to wait for.
+//! 3. A transaction of many just came back: those whom it answered are about to ask again. Sending what gathered meanwhile at
+//!    once would keep the callers in two halves for ever, each waiting behind the other, at twice the transactions. So the next
+//!    one waits until most of all have gathered: at most half as long as the last transaction took, and never longer than
+//!    [`RETURN_MAX`]. Few callers never wait, and whoever comes later finds nothing to wait for.
 
 use std::time::Duration;
 
@@ -19,17 +19,18 @@ pub(super) const BATCHES_IN_FLIGHT_MAX: usize = 4;
 /// How long commits gather behind a transaction under way. Longer than etcd usually takes, and short enough that a lost reply
 /// holds up nobody else.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// The fewest members of a transaction whose callers are waited for.
-const RETURN_MEMBERS_MIN: usize = 8;
+/// Fewer callers than this are not waited for.
+const CALLERS_MIN: usize = 16;
 /// How long the callers of the last transaction are waited for at most.
-const RETURN_MAX: Duration = Duration::from_millis(4);
-/// How long nobody else may come before those who are still missing are given up. The timers are no finer.
-const RETURN_GAP_MAX: Duration = Duration::from_millis(1);
+const RETURN_MAX: Duration = Duration::from_millis(2);
 
 /// A transaction that came back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Returned {
-    pub(super) members: usize,
+    /// How many commits there were then, those that it carried and those that waited behind it.
+    pub(super) callers: usize,
+    /// How long it was under way.
+    pub(super) took: Duration,
     pub(super) at: Instant,
 }
 
@@ -40,8 +41,6 @@ pub(super) struct Situation {
     pub(super) waiting: usize,
     /// Since when the first of them does.
     pub(super) since: Instant,
-    /// When more of them were last found.
-    pub(super) grew: Instant,
     /// Transactions under way.
     pub(super) in_flight: usize,
     /// The one that came back last.
@@ -67,9 +66,9 @@ impl Situation {
         }
         let (members, at) = if self.in_flight > 0 {
             (BATCH_MEMBERS_MAX, self.since + PATIENCE)
-        } else if let Some(last) = self.last.filter(|last| last.members >= RETURN_MEMBERS_MIN) {
-            let until = (last.at + RETURN_MAX).min(self.grew + RETURN_GAP_MAX);
-            (last.members * 3 / 4, until)
+        } else if let Some(last) = self.last.filter(|last| last.callers >= CALLERS_MIN) {
+            let most = (last.callers * 3 / 4).min(BATCH_MEMBERS_MAX);
+            (most, last.at + (last.took / 2).min(RETURN_MAX))
         } else {
             return Turn::Now;
         };
@@ -94,60 +93,56 @@ mod tests {
         Situation {
             waiting: 1,
             since: now,
-            grew: now,
             in_flight: 0,
             last: None,
         }
     }
 
-    fn returned(members: usize, at: Instant) -> Option<Returned> {
-        Some(Returned { members, at })
+    fn returned(callers: usize, took: Duration, at: Instant) -> Option<Returned> {
+        Some(Returned { callers, took, at })
     }
 
     #[test]
     fn a_commit_that_finds_nothing_under_way_never_waits() {
         let now = Instant::now();
         assert_eq!(alone(now).turn(now), Turn::Now);
-        // Nor after a large batch, once its time is over.
-        let last = returned(64, now - RETURN_MAX);
+        // Nor after a transaction of many, once its time is over.
+        let last = returned(64, 60 * MS, now - RETURN_MAX);
         assert_eq!(Situation { last, ..alone(now) }.turn(now), Turn::Now);
     }
 
     #[test]
     fn few_callers_never_wait_for_each_other() {
         let now = Instant::now();
-        for members in 1..RETURN_MEMBERS_MIN {
-            let last = returned(members, now);
+        for callers in 1..CALLERS_MIN {
+            let last = returned(callers, 4 * MS, now);
             assert_eq!(Situation { last, ..alone(now) }.turn(now), Turn::Now);
         }
     }
 
     #[test]
-    fn after_a_large_transaction_most_of_its_callers_are_waited_for_while_they_keep_coming() {
+    fn most_of_many_callers_are_waited_for_but_not_long() {
         let back = Instant::now();
-        let at = |now: Instant, waiting, grew| {
+        let at = |now: Instant, took, callers, waiting| {
             let waits = Situation {
                 waiting,
-                grew,
-                last: returned(40, back),
+                last: returned(callers, took, back),
                 ..alone(back)
             };
             waits.turn(now)
         };
-        let wait = |at| Turn::Later {
-            members: 30,
+        let wait = |members, at| Turn::Later {
+            members,
             at: Some(at),
         };
-        assert_eq!(at(back, 1, back), wait(back + RETURN_GAP_MAX));
-        let later = back + MS / 2;
-        assert_eq!(at(later, 29, later), wait(later + RETURN_GAP_MAX));
-        assert_eq!(at(later, 30, later), Turn::Now, "most are there");
-        let nobody = later + RETURN_GAP_MAX;
-        assert_eq!(at(nobody, 29, later), Turn::Now, "nobody else comes");
-        let late = back + RETURN_MAX - MS / 4;
-        assert_eq!(at(late, 29, late), wait(back + RETURN_MAX));
-        let end = back + RETURN_MAX;
-        assert_eq!(at(end, 29, late), Turn::Now, "they take too long");
+        assert_eq!(at(back, MS, 64, 1), wait(48, back + MS / 2));
+        assert_eq!(at(back, 3 * MS, 64, 47), wait(48, back + MS * 3 / 2));
+        assert_eq!(at(back, 60 * MS, 64, 47), wait(48, back + RETURN_MAX));
+        assert_eq!(at(back, 3 * MS, 64, 48), Turn::Now, "most are there");
+        let end = back + MS * 3 / 2;
+        assert_eq!(at(end, 3 * MS, 64, 1), Turn::Now, "they take too long");
+        // Never for more than one batch holds.
+        assert_eq!(at(back, MS, 256, BATCH_MEMBERS_MAX), Turn::Now);
     }
 
     #[test]
@@ -157,10 +152,9 @@ mod tests {
             let behind = Situation {
                 waiting,
                 since: now - waited,
-                grew: now,
                 in_flight,
                 // What came back before is of no matter while something is under way.
-                last: returned(64, now),
+                last: returned(64, MS, now),
             };
             behind.turn(now)
         };
