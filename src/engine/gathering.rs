@@ -5,7 +5,7 @@
 //!    do. Another goes out beside it once a whole batch waits, or once the first is so long under way that its reply may be lost.
 //! 3. A transaction of many just came back: those whom it answered are about to ask again. Sending what gathered meanwhile at
 //!    once would keep the callers in two halves for ever, each waiting behind the other, at twice the transactions. So the next
-//!    one waits until most of all have gathered: at most half as long as the last transaction took, and never longer than
+//!    one waits until most of all have gathered: at most as long as the last transaction took, and never longer than
 //!    [`RETURN_MAX`]. Few callers never wait, and whoever comes later finds nothing to wait for.
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// Fewer callers than this are not waited for.
 const CALLERS_MIN: usize = 16;
 /// How long the callers of the last transaction are waited for at most.
-const RETURN_MAX: Duration = Duration::from_millis(2);
+const RETURN_MAX: Duration = Duration::from_millis(4);
 
 /// A transaction that came back.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ impl Situation {
             (BATCH_MEMBERS_MAX, self.since + PATIENCE)
         } else if let Some(last) = self.last.filter(|last| last.callers >= CALLERS_MIN) {
             let most = (last.callers * 3 / 4).min(BATCH_MEMBERS_MAX);
-            (most, last.at + (last.took / 2).min(RETURN_MAX))
+            (most, last.at + last.took.min(RETURN_MAX))
         } else {
             return Turn::Now;
         };
@@ -135,11 +135,11 @@ mod tests {
             members,
             at: Some(at),
         };
-        assert_eq!(at(back, MS, 64, 1), wait(48, back + MS / 2));
-        assert_eq!(at(back, 3 * MS, 64, 47), wait(48, back + MS * 3 / 2));
+        assert_eq!(at(back, MS, 64, 1), wait(48, back + MS));
+        assert_eq!(at(back, 3 * MS, 64, 47), wait(48, back + 3 * MS));
         assert_eq!(at(back, 60 * MS, 64, 47), wait(48, back + RETURN_MAX));
         assert_eq!(at(back, 3 * MS, 64, 48), Turn::Now, "most are there");
-        let end = back + MS * 3 / 2;
+        let end = back + 3 * MS;
         assert_eq!(at(end, 3 * MS, 64, 1), Turn::Now, "they take too long");
         // Never for more than one batch holds.
         assert_eq!(at(back, MS, 256, BATCH_MEMBERS_MAX), Turn::Now);

@@ -130,7 +130,7 @@ pub(crate) fn operation(id: impl std::fmt::Display) -> Operation {
             ..StoredResult::default()
         },
         time_ms: 1_790_000_000_000,
-        mark: Mark::from_bytes([9; 8]),
+        mark: Mark::from_bytes([9; 6]),
         round: None,
         state: None,
         expected: Vec::new(),
