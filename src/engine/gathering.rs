@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// Fewer callers than this are not waited for.
 const CALLERS_MIN: usize = 16;
 /// How long the callers of the last transaction are waited for at most.
-const RETURN_MAX: Duration = Duration::from_millis(4);
+const RETURN_MAX: Duration = Duration::from_millis(2);
 
 /// A transaction that came back.
 #[derive(Clone, Copy, Debug)]
@@ -136,11 +136,11 @@ mod tests {
             at: Some(at),
         };
         assert_eq!(at(back, MS, 64, 1), wait(48, back + MS));
-        assert_eq!(at(back, 3 * MS, 64, 47), wait(48, back + 3 * MS));
+        assert_eq!(at(back, MS * 3 / 2, 64, 47), wait(48, back + MS * 3 / 2));
         assert_eq!(at(back, 60 * MS, 64, 47), wait(48, back + RETURN_MAX));
-        assert_eq!(at(back, 3 * MS, 64, 48), Turn::Now, "most are there");
-        let end = back + 3 * MS;
-        assert_eq!(at(end, 3 * MS, 64, 1), Turn::Now, "they take too long");
+        assert_eq!(at(back, MS, 64, 48), Turn::Now, "most are there");
+        let end = back + MS;
+        assert_eq!(at(end, MS, 64, 1), Turn::Now, "they take too long");
         // Never for more than one batch holds.
         assert_eq!(at(back, MS, 256, BATCH_MEMBERS_MAX), Turn::Now);
     }
