@@ -48,7 +48,7 @@ async fn a_damaged_or_misplaced_record_is_reported() {
     for (value, word) in [
         (flipped, "checksum"),
         (good[..good.len() - 1].to_vec(), "checksum"),
-        (good[..5].to_vec(), "too short"),
+        (good[..4].to_vec(), "too short"),
         (Vec::new(), "too short"),
         (newer, "upgrade"),
     ] {
