@@ -124,7 +124,9 @@ fn compressed(headers: &HeaderMap) -> Option<Response<Body>> {
 }
 
 fn read<M: Message + Default>(message: Bytes) -> Result<M, Status> {
-    M::decode(message).map_err(|error| Status::internal(error.to_string()))
+    let unreadable =
+        |error: prost::DecodeError| refused("body", format!("is no message of this call: {error}"));
+    M::decode(message).map_err(|error| status::of(&unreadable(error)))
 }
 
 /// The message with what stands before it.
@@ -133,10 +135,10 @@ fn framed<M: Message>(answer: Result<M, Fault>) -> Result<Bytes, Status> {
     let length = message.encoded_len();
     let mut bytes = BytesMut::with_capacity(FRAME_BYTES + length);
     bytes.put_u8(0);
-    bytes.put_u32(u32::try_from(length).map_err(|_| Status::internal("the answer is too large"))?);
+    bytes.put_u32(u32::try_from(length).expect("an answer is far below 4 GiB"));
     message
         .encode(&mut bytes)
-        .map_err(|error| Status::internal(error.to_string()))?;
+        .expect("a buffer that grows has room");
     Ok(bytes.freeze())
 }
 
