@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+// A call allocates some dozens of times. With the C library's allocator that was a fifth of its cost.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     fencepost::cli::main()
 }

@@ -246,10 +246,10 @@ impl Nonce {
         &self.0
     }
 
-    /// What a record keeps of it to recognise a write: its second half.
+    /// What a record keeps of it to recognise a write: its last bytes.
     pub fn mark(self) -> Mark {
-        let [_, _, _, _, _, _, _, _, half @ ..] = self.0;
-        Mark(half)
+        let [_, _, _, _, _, _, _, _, _, _, last @ ..] = self.0;
+        Mark(last)
     }
 }
 
@@ -259,19 +259,19 @@ impl fmt::Debug for Nonce {
     }
 }
 
-/// By which a request recognises its own write: half of its nonce. It only tells apart the few requests that one operation or
-/// one release of one resource may meet, so half is enough, and each operation stored is smaller by the other half.
+/// By which a request recognises its own write: the end of its nonce. It only tells apart the few requests that one operation or
+/// one release of one resource may meet, so 48 random bits are plenty, and each operation stored is smaller by the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Mark([u8; 8]);
+pub struct Mark([u8; 6]);
 
 impl Mark {
     /// From a stored record.
-    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
+    pub const fn from_bytes(bytes: [u8; 6]) -> Self {
         Self(bytes)
     }
 
     /// For a stored record.
-    pub fn as_bytes(&self) -> &[u8; 8] {
+    pub fn as_bytes(&self) -> &[u8; 6] {
         &self.0
     }
 }

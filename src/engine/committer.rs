@@ -1,27 +1,21 @@
 //! Merges the commits of many lanes into few etcd transactions.
 //!
-//! Nothing waits when idle: a commit that finds nothing under way is sent at once. While a transaction is under way, commits
-//! gather, and the next carries all that fit: one large transaction costs etcd less than half of what two small ones do. A
-//! second goes out beside it only when a whole batch waits, or when the first is so long under way that its reply may be lost. Lanes keep one commit in flight each, so the members of a batch never touch
-//! each other's keys; the batch checks that again.
+//! When one goes out is decided in [`super::gathering`]; here is who waits, and what becomes of it. Lanes keep one commit in
+//! flight each, so the members of a batch never touch each other's keys; the batch checks that again.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
 
+use super::gathering::{Returned, Situation, Turn};
 use super::tasks::Tasks;
 use crate::domain::token::Revision;
 use crate::store::error::NotApplied;
-use crate::store::{BATCH_MEMBERS_MAX, Batch, MemberOutcome, Prepared, Store, StoreError};
+use crate::store::{Batch, MemberOutcome, Prepared, Store, StoreError};
 
-/// Transactions to etcd in flight at once.
-const BATCHES_IN_FLIGHT_MAX: usize = 4;
-/// How long commits gather behind a transaction under way. Longer than etcd usually takes, and short enough that a lost reply
-/// holds up nobody else.
-const PATIENCE: Duration = Duration::from_millis(10);
 /// Members of a refused batch that are sent singly at once.
 const SINGLES_IN_FLIGHT_MAX: usize = 8;
 /// Commits that wait for a place. Each lane has at most one, so this is only a backstop.
@@ -39,28 +33,53 @@ struct Job {
 #[derive(Clone, Debug)]
 pub(super) struct Committer {
     jobs: mpsc::Sender<Job>,
-    /// Rung when a commit comes and when a transaction ends.
-    bell: Arc<Notify>,
+    flights: Arc<Flights>,
+}
+
+/// What those who commit, those who gather and the transactions under way tell each other.
+#[derive(Debug)]
+struct Flights {
+    /// Rung when as many commits wait as were asked for, and when a transaction ends.
+    bell: Notify,
+    /// How many commits have to wait in the queue before the bell is rung.
+    wanted: AtomicUsize,
+    in_flight: AtomicUsize,
+    /// Commits that wait or are under way.
+    callers: AtomicUsize,
+    /// The transaction that came back last.
+    last: Mutex<Option<Returned>>,
+}
+
+impl Flights {
+    fn last(&self) -> Option<Returned> {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Committer {
     pub(super) fn start(store: Store, tasks: Tasks) -> Self {
         let (jobs, queue) = mpsc::channel(COMMITS_WAITING_MAX);
-        let bell = Arc::<Notify>::default();
+        let flights = Arc::new(Flights {
+            bell: Notify::new(),
+            wanted: AtomicUsize::new(usize::MAX),
+            in_flight: AtomicUsize::new(0),
+            callers: AtomicUsize::new(0),
+            last: Mutex::default(),
+        });
         let gather = Gather {
             store,
             tasks: tasks.clone(),
             queue,
             held_back: None,
-            bell: Arc::clone(&bell),
-            in_flight: Arc::default(),
+            flights: Arc::clone(&flights),
         };
         tasks.spawn_background(gather.run());
-        Self { jobs, bell }
+        Self { jobs, flights }
     }
 
     /// Commits; waits until the outcome is known or known to be unknown.
     pub(super) async fn commit(&self, prepared: Prepared) -> Outcome {
+        let _counted = Counted::one_of(&self.flights.callers);
         let (reply, outcome) = oneshot::channel();
         if self.jobs.send(Job { prepared, reply }).await.is_err() {
             let detail = "the committer has stopped".to_owned();
@@ -69,7 +88,12 @@ impl Committer {
                 detail,
             });
         }
-        self.bell.notify_one();
+        // Either this sees how many are wanted, or whoever wants them sees this one.
+        fence(Ordering::SeqCst);
+        let queued = self.jobs.max_capacity() - self.jobs.capacity();
+        if queued >= self.flights.wanted.load(Ordering::Relaxed) {
+            self.flights.bell.notify_one();
+        }
         let lost = StoreError::Indeterminate {
             detail: "the sending task ended".to_owned(),
         };
@@ -83,20 +107,53 @@ struct Gather {
     queue: mpsc::Receiver<Job>,
     /// A commit that did not fit into the last batch, and goes first into the next.
     held_back: Option<Job>,
-    bell: Arc<Notify>,
-    in_flight: Arc<AtomicUsize>,
+    flights: Arc<Flights>,
+}
+
+/// One of so many, as long as it lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn one_of(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Self(all)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A transaction under way.
 struct InFlight {
-    all: Arc<AtomicUsize>,
-    bell: Arc<Notify>,
+    flights: Arc<Flights>,
+    sent: Instant,
+}
+
+impl InFlight {
+    fn begin(flights: &Arc<Flights>) -> Self {
+        flights.in_flight.fetch_add(1, Ordering::AcqRel);
+        Self {
+            flights: Arc::clone(flights),
+            sent: Instant::now(),
+        }
+    }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.all.fetch_sub(1, Ordering::AcqRel);
-        self.bell.notify_one();
+        let flights = &self.flights;
+        let at = Instant::now();
+        let returned = Returned {
+            callers: flights.callers.load(Ordering::Relaxed),
+            took: at - self.sent,
+            at,
+        };
+        *flights.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(returned);
+        flights.in_flight.fetch_sub(1, Ordering::AcqRel);
+        flights.bell.notify_one();
     }
 }
 
@@ -113,11 +170,7 @@ impl Gather {
             self.turn().await;
             let (batch, replies) = self.gather(first);
             let store = self.store.clone();
-            self.in_flight.fetch_add(1, Ordering::AcqRel);
-            let in_flight = InFlight {
-                all: Arc::clone(&self.in_flight),
-                bell: Arc::clone(&self.bell),
-            };
+            let in_flight = InFlight::begin(&self.flights);
             self.tasks.spawn(async move {
                 send(&store, batch, replies).await;
                 drop(in_flight);
@@ -127,21 +180,31 @@ impl Gather {
 
     /// Waits until the next transaction should go.
     async fn turn(&self) {
-        let impatient = tokio::time::sleep(PATIENCE);
-        tokio::pin!(impatient);
-        let mut patient = true;
+        let since = Instant::now();
+        let flights = &*self.flights;
         loop {
-            let in_flight = self.in_flight.load(Ordering::Acquire);
-            let whole_batch = self.queue.len() + 1 >= BATCH_MEMBERS_MAX;
-            let another = in_flight < BATCHES_IN_FLIGHT_MAX && (whole_batch || !patient);
-            if in_flight == 0 || another {
-                return;
+            let situation = Situation {
+                waiting: self.queue.len() + 1,
+                since,
+                in_flight: flights.in_flight.load(Ordering::Acquire),
+                last: flights.last(),
+            };
+            let Turn::Later { members, at } = situation.turn(Instant::now()) else {
+                break;
+            };
+            // One of them waits here and not in the queue.
+            flights.wanted.store(members - 1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            if self.queue.len() + 1 >= members {
+                continue;
             }
-            tokio::select! {
-                () = self.bell.notified() => {}
-                () = &mut impatient, if patient => patient = false,
+            let rung = flights.bell.notified();
+            match at {
+                Some(at) => drop(tokio::time::timeout_at(at, rung).await),
+                None => rung.await,
             }
         }
+        flights.wanted.store(usize::MAX, Ordering::Relaxed);
     }
 
     /// Takes what waits, as far as it fits.

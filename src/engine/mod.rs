@@ -5,6 +5,7 @@ mod committer;
 mod counts;
 pub mod facade;
 pub mod fault;
+mod gathering;
 mod holding;
 mod incidents;
 mod kept;

@@ -16,7 +16,8 @@ pub(super) struct Tasks {
 impl Tasks {
     /// Spawns work that a stop waits for.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.tracked.spawn(work);
+        // Boxed, for the runtime moves what it spawns several times, and what a lane needs is large.
+        self.tracked.spawn(Box::pin(work));
     }
 
     /// Spawns a task that serves until the engine has ended.

@@ -141,7 +141,8 @@ impl Connections {
             return;
         }
         let service = service_fn(|request| {
-            let answering = answer(request, peer.clone());
+            // Boxed, for it is large, and is moved several times until it runs.
+            let answering = Box::pin(answer(request, peer.clone()));
             async move { Ok::<_, Infallible>(answering.await) }
         });
         let builder = builder();

@@ -2,7 +2,7 @@
 //! and a protobuf message.
 //!
 //! ```text
-//! 0xF8 + format version | kind | CRC-32, 4 bytes, big endian | message
+//! 0x80 + 16 × format version + kind | CRC-32, 4 bytes, big endian | message
 //! ```
 //!
 //! No text begins with such a byte, so what somebody else put at a key is told apart at once. The checksum covers the key without its prefix, a zero byte, the kind and the message. A value that was changed by
@@ -31,12 +31,16 @@ use crate::domain::retention::StoreTime;
 use crate::domain::token::Timeline;
 use crate::proto::store_v1 as pb;
 
-/// How every value begins, less its format. What is from here on is in no UTF-8.
-const MAGIC: u8 = 0xF8;
+/// How every value begins, less its format and kind. No text in UTF-8 does.
+const MAGIC: u8 = 0x80;
+/// Formats from 0 that the first byte has room for, each with as many kinds as [`KINDS`]. The last is left for what needs more.
+const FORMATS: u8 = 4;
+/// Kinds that the first byte has room for.
+const KINDS: u8 = 16;
 /// The format that this code writes. It reads this one and older ones, of which there are none.
 const FORMAT_VERSION: u8 = 1;
-/// Format, kind and checksum, in bytes.
-const HEADER_BYTES: usize = 6;
+/// Format and kind, then the checksum, in bytes.
+const HEADER_BYTES: usize = 5;
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,13 +207,17 @@ fn checksum(key: &Key, kind: u8, body: &[u8]) -> [u8; 4] {
     hash.finalize().to_be_bytes()
 }
 
+fn first_byte(version: u8, kind: RecordKind) -> u8 {
+    MAGIC + KINDS * version + kind.code()
+}
+
 fn seal(key: &Key, kind: RecordKind, message: &impl Message) -> Vec<u8> {
     let mut value = Vec::with_capacity(HEADER_BYTES + message.encoded_len());
-    value.extend_from_slice(&[MAGIC + FORMAT_VERSION, kind.code(), 0, 0, 0, 0]);
+    value.extend_from_slice(&[first_byte(FORMAT_VERSION, kind), 0, 0, 0, 0]);
     // A vector grows, so there is always room.
     message.encode(&mut value).expect("a vector has room");
     let (header, body) = value.split_at_mut(HEADER_BYTES);
-    if let [_, _, sum @ ..] = header {
+    if let [_, sum @ ..] = header {
         sum.copy_from_slice(&checksum(key, kind.code(), body));
     }
     value
@@ -236,10 +244,12 @@ fn body_of<'v>(key: &Key, kind: RecordKind, value: &'v [u8]) -> Result<&'v [u8],
             value.len()
         ));
     };
-    let [first, found, sum @ ..] = *header;
-    let Some(version) = first.checked_sub(MAGIC) else {
+    let [first, sum @ ..] = *header;
+    let said = first.checked_sub(MAGIC);
+    let Some(said) = said.filter(|said| *said < FORMATS * KINDS) else {
         return Err("it does not begin like a value of Fencepost: it is foreign".to_owned());
     };
+    let (version, found) = (said / KINDS, said % KINDS);
     if version > FORMAT_VERSION {
         return Err(format!(
             "it has format {version}, and this version of Fencepost knows only {FORMAT_VERSION}: upgrade this sidecar"

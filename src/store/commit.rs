@@ -44,10 +44,10 @@ pub struct SeenReservation {
     pub lease: LeaseId,
 }
 
-/// What must hold of the reservation key.
+/// What must hold of the reservation key, as it was known when the record had the revision that was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReservationGuard {
-    /// It must not exist.
+    /// There was none. Beside a record that was seen, the guard on that is enough: whoever makes the key writes the record too.
     Absent,
     /// It must be the one created at this revision.
     GrantedAt(Revision),

@@ -181,18 +181,27 @@ fn guards(commit: &Commit, keys: &ResourceKeys) -> Vec<Compare> {
     // Nobody touched the record since it was read. Revision 0 is etcd's way to say "absent".
     let seen = commit.seen.map_or(0, as_etcd);
     let untouched = Compare::mod_revision(keys.record.bytes(), equal, seen);
-    // The reservation is still that very grant: a key that was deleted and made anew has another create_revision.
-    let granted = match commit.reservation {
-        ReservationGuard::Absent => 0,
-        ReservationGuard::GrantedAt(revision) => as_etcd(revision),
+    // The reservation is still that very grant: a key that was deleted and made anew has another create_revision. That there is
+    // none needs no guard of its own beside a record: it was so when the record had this revision, and only a grant makes one,
+    // which writes the record too. A grant asks all the same, for an overwritten key would keep its create_revision; and so does
+    // what begins a record, in case that somebody deleted the one before by hand.
+    let granted = match (commit.reservation, commit.reservation_write) {
+        (ReservationGuard::GrantedAt(revision), _) => Some(as_etcd(revision)),
+        (ReservationGuard::Absent, ReservationWrite::Keep) if commit.seen.is_some() => None,
+        (
+            ReservationGuard::Absent,
+            ReservationWrite::Keep | ReservationWrite::Grant(_) | ReservationWrite::Delete,
+        ) => Some(0),
     };
-    let same_round = Compare::create_revision(keys.reservation.bytes(), equal, granted);
+    let same_round =
+        granted.map(|granted| Compare::create_revision(keys.reservation.bytes(), equal, granted));
     // No operation that is taken for new has been moved out of the record.
     let absent = keys
         .operations
         .iter()
         .map(|(_, key)| Compare::create_revision(key.bytes(), equal, 0));
-    [untouched, same_round].into_iter().chain(absent).collect()
+    let untouched = [untouched].into_iter();
+    untouched.chain(same_round).chain(absent).collect()
 }
 
 /// What is written if the guards hold.

@@ -14,20 +14,15 @@ use tonic::server::NamedService;
 use tonic::service::Routes;
 use tower::{Service, ServiceExt as _};
 
-use crate::engine::Fault;
-use crate::proto::v1::coordination_service_server::CoordinationServiceServer;
+use crate::proto::v1::coordination_service_server::SERVICE_NAME;
 use crate::proto::v1::operator_service_server::OperatorServiceServer;
 
 use super::calls::{Calls, EngineSlot};
-use super::convert::refused;
-use super::gate::{Gate, Terms};
-use super::grpc::Grpc;
-use super::json::Json;
+use super::gate::Gate;
+use super::grpc::{self, Grpc};
+use super::json::{Json, Rpc};
 use super::operator::Operator;
-use super::{MESSAGE_BYTES_MAX, status, timeouts};
-
-/// What gRPC puts before each message: a flag and a length.
-const GRPC_FRAME_BYTES: usize = 5;
+use super::{MESSAGE_BYTES_MAX, status};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -60,8 +55,7 @@ impl fmt::Display for Peer {
 /// Answers what comes to the application's port. Cheap to clone.
 #[derive(Clone)]
 pub struct Door {
-    gate: Gate,
-    grpc: CoordinationServiceServer<Grpc>,
+    grpc: Grpc,
     json: Json,
     beside: Routes,
 }
@@ -71,10 +65,8 @@ impl Door {
     pub fn new(engine: EngineSlot, gate: Gate, beside: Routes) -> Self {
         let calls = Calls::new(engine);
         Self {
-            grpc: CoordinationServiceServer::new(Grpc(calls.clone()))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
-            json: Json::new(calls, gate.clone()),
-            gate,
+            grpc: Grpc::new(calls.clone(), gate.clone()),
+            json: Json::new(calls, gate),
             beside: beside.prepare(),
         }
     }
@@ -88,10 +80,13 @@ impl Door {
         if request.headers().contains_key(ORIGIN) {
             return from_a_browser();
         }
-        let ours = method_of::<CoordinationServiceServer<Grpc>>(request.uri().path());
+        let ours = method_of(request.uri().path(), SERVICE_NAME);
         match (ours, is_grpc(request.headers())) {
             (_, true) if request.method() != Method::POST => no_post(),
-            (Some(_), true) => gated(&self.gate, self.grpc, request, &peer).await,
+            (Some(method), true) => {
+                let method = Rpc::named(method);
+                self.grpc.answer(method, request, &peer).await
+            }
             (Some(method), false) => {
                 let method = method.to_owned();
                 // Boxed, for it is large, and each gRPC call would be made to hold it.
@@ -128,7 +123,11 @@ impl AdminDoor {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let ours = method_of::<OperatorServiceServer<Operator>>(request.uri().path()).is_some();
+        let ours = method_of(
+            request.uri().path(),
+            OperatorServiceServer::<Operator>::NAME,
+        )
+        .is_some();
         match (ours, is_grpc(request.headers())) {
             (true, true) => gated(&self.gate, self.operator, request, &peer).await,
             (false, true) => beside(self.beside, request).await,
@@ -149,16 +148,13 @@ where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let terms = Terms {
-        timeout: timeouts::of_grpc,
-        bytes_max: MESSAGE_BYTES_MAX + GRPC_FRAME_BYTES,
-    };
-    let admitted = match gate.admit(request, peer, terms).await {
+    let admitted = match gate.admit(request, peer, grpc::terms()).await {
         Ok(admitted) => admitted,
         Err(fault) => return status::of(&fault).into_http(),
     };
-    if let Err(fault) = one_message(&admitted.message) {
-        return status::of(&fault).into_http();
+    // The library reads the first message and would pass over whatever follows it.
+    if let Err(status) = grpc::one_message(&admitted.message) {
+        return status.into_http();
     }
     let whole = Body::new(Full::new(admitted.message.clone()));
     let mut request = Request::from_parts(admitted.parts.clone(), whole);
@@ -172,18 +168,6 @@ where
     answer
 }
 
-/// The library reads the first message and would pass over whatever follows it.
-fn one_message(body: &[u8]) -> Result<(), Fault> {
-    let Some(([_flag, length @ ..], message)) = body.split_first_chunk::<GRPC_FRAME_BYTES>() else {
-        return Err(refused("body", "is too short to hold a message"));
-    };
-    if usize::try_from(u32::from_be_bytes(*length)) != Ok(message.len()) {
-        let why = "must be one message, of exactly the length that stands before it";
-        return Err(refused("body", why));
-    }
-    Ok(())
-}
-
 async fn beside<B>(routes: Routes, request: Request<B>) -> Response<Body>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
@@ -195,9 +179,9 @@ where
     }
 }
 
-fn method_of<S: NamedService>(path: &str) -> Option<&str> {
+fn method_of<'p>(path: &'p str, service: &str) -> Option<&'p str> {
     path.strip_prefix('/')?
-        .strip_prefix(S::NAME)?
+        .strip_prefix(service)?
         .strip_prefix('/')
 }
 

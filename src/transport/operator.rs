@@ -2,15 +2,32 @@
 
 use tonic::{Request, Response, Status};
 
+use crate::engine::Fault;
 use crate::proto::v1 as pb;
 use crate::proto::v1::operator_service_server::OperatorService;
 
 use super::calls::Calls;
-use super::grpc::{answered, opened};
+use super::gate::Origin;
+use super::status;
 
 /// `OperatorService` over the calls.
 #[derive(Clone, Debug)]
 pub(super) struct Operator(pub(super) Calls);
+
+/// Takes the message and who sent it out of a request that passed the gate.
+fn opened<M>(mut request: Request<M>) -> (M, Origin) {
+    let origin = request
+        .extensions_mut()
+        .remove::<Origin>()
+        .expect("the gate says who asks, and no service is reached but through it");
+    (request.into_inner(), origin)
+}
+
+fn answered<M>(answer: Result<M, Fault>) -> Result<Response<M>, Status> {
+    answer
+        .map(Response::new)
+        .map_err(|fault| status::of(&fault))
+}
 
 #[tonic::async_trait]
 impl OperatorService for Operator {

@@ -1,7 +1,7 @@
 //! Guards hold, batches are one transaction, and what is read is what was written.
 
 use fencepost::domain::decision::IncidentId;
-use fencepost::domain::record::LeaseId;
+use fencepost::domain::record::{LeaseId, Record};
 use fencepost::store::{
     BATCH_MEMBERS_MAX, Batch, Commit, MemberOutcome, NotApplied, READ_OPERATIONS_MAX, ReadAsk,
     ReservationGuard, ReservationWrite, Seen, SeenReservation,
@@ -9,7 +9,7 @@ use fencepost::store::{
 
 use crate::world::{
     World, ask, commit_all, committed, create, fresh_lease, grant, granted_lease, incident, listed,
-    operation, operation_id, overtaken, read, reason, record, resource,
+    operation, operation_id, overtaken, read, reason, record, resource, round,
 };
 
 fn nothing(seen: &Seen) -> bool {
@@ -85,12 +85,21 @@ async fn each_guard_alone_stops_a_commit_and_shows_how_things_stand() {
             ..good.clone()
         });
     }
-    for reservation in [ReservationGuard::Absent, ReservationGuard::GrantedAt(other)] {
-        broken.push(Commit {
-            reservation,
-            ..good.clone()
-        });
-    }
+    broken.push(Commit {
+        reservation: ReservationGuard::GrantedAt(other),
+        ..good.clone()
+    });
+    // Who makes a reservation key, or a record beside one, must find none.
+    let next = Record {
+        round: Some(round(2, lease)),
+        ..record(2)
+    };
+    broken.push(Commit {
+        reservation: ReservationGuard::Absent,
+        reservation_write: ReservationWrite::Grant(lease),
+        record: Some(next),
+        ..good.clone()
+    });
     broken.push(Commit {
         absent_operations: vec![operation_id(2), operation_id(1)],
         ..good.clone()
@@ -116,6 +125,28 @@ async fn each_guard_alone_stops_a_commit_and_shows_how_things_stand() {
     assert!(second > revision);
     assert_eq!(read(store, "1").await.unwrap().record.unwrap().1, second);
     assert_eq!(listed(store, None, 10).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_grant_stops_whoever_knows_of_no_reservation() {
+    let mut world = World::new().await;
+    let store = world.store.clone();
+    let free = committed(&store, create("1")).await;
+    let lease = granted_lease(&store).await;
+    let mut taken = grant("1", 1, lease);
+    taken.seen = Some(free);
+    let taken = committed(&store, taken).await;
+    let mut late = create("1");
+    late.seen = Some(free);
+    let seen = overtaken(&store, late).await;
+    assert_eq!(seen.record.unwrap().1, taken);
+    assert_eq!(seen.reservation.unwrap().granted, taken);
+
+    // Nor is a record begun beside a reservation, should the one before have been deleted by hand.
+    world.delete("r/order/1").await;
+    let seen = overtaken(&store, create("1")).await;
+    assert_eq!(seen.record, None);
+    assert_eq!(seen.reservation.unwrap().granted, taken);
 }
 
 #[tokio::test]

@@ -44,11 +44,11 @@ async fn a_damaged_or_misplaced_record_is_reported() {
     let mut flipped = good.clone();
     *flipped.last_mut().unwrap() ^= 1;
     let mut newer = good.clone();
-    newer[0] += 1;
+    newer[0] += 16;
     for (value, word) in [
         (flipped, "checksum"),
         (good[..good.len() - 1].to_vec(), "checksum"),
-        (good[..5].to_vec(), "too short"),
+        (good[..4].to_vec(), "too short"),
         (Vec::new(), "too short"),
         (newer, "upgrade"),
     ] {

@@ -61,6 +61,12 @@ impl World {
         found.kvs().first().map(|kv| kv.value().to_vec())
     }
 
+    /// Deletes a key by hand.
+    pub(crate) async fn delete(&mut self, key: &str) {
+        let key = format!("{}{key}", self.prefix);
+        self.raw.delete(key, None).await.unwrap();
+    }
+
     /// Puts a value by hand.
     pub(crate) async fn put(&mut self, key: &str, value: impl Into<Vec<u8>>) {
         let key = format!("{}{key}", self.prefix);
@@ -125,7 +131,7 @@ pub(crate) fn operation(id: impl std::fmt::Display) -> Operation {
             ..StoredResult::default()
         },
         time_ms: 1_790_000_000_000,
-        mark: Mark::from_bytes([9; 8]),
+        mark: Mark::from_bytes([9; 6]),
         round: None,
         state: None,
         expected: Vec::new(),

@@ -489,3 +489,75 @@ async fn a_method_that_nobody_knows_is_unimplemented_in_grpc() {
         .unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
 }
+
+/// Sends a body as it is; the answer's headers, its message, and its trailers.
+async fn raw(
+    channel: &Channel,
+    encoding: Option<&'static str>,
+    body: Vec<u8>,
+) -> (http::HeaderMap, Vec<u8>, http::HeaderMap) {
+    let mut request = http::Request::post(format!("/{SERVICE}/Inspect"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    if let Some(encoding) = encoding {
+        request = request.header("grpc-encoding", encoding);
+    }
+    let body = tonic::body::Body::new(http_body_util::Full::from(body));
+    let mut channel = channel.clone();
+    std::future::poll_fn(|cx| tower::Service::poll_ready(&mut channel, cx))
+        .await
+        .unwrap();
+    let answer = tower::Service::call(&mut channel, request.body(body).unwrap());
+    let (head, body) = answer.await.unwrap().into_parts();
+    assert_eq!(head.status, 200);
+    let body = http_body_util::BodyExt::collect(body).await.unwrap();
+    let trailers = body.trailers().cloned().unwrap_or_default();
+    (head.headers, body.to_bytes().to_vec(), trailers)
+}
+
+#[tokio::test]
+async fn what_is_no_whole_and_plain_message_is_refused_and_an_answer_is_one() {
+    let sidecar = Sidecar::dev();
+    let channel = channel(&sidecar).await;
+    let asked = pb::InspectRequest { resource: order() };
+    let message = prost::Message::encode_to_vec(&asked);
+    let framed = |flag: u8, length: usize| {
+        let length = u32::try_from(length).unwrap().to_be_bytes();
+        [&[flag][..], &length, &message].concat()
+    };
+    let whole = framed(0, message.len());
+
+    for encoding in [None, Some("identity")] {
+        let (headers, answer, trailers) = raw(&channel, encoding, whole.clone()).await;
+        assert_eq!(headers["content-type"], "application/grpc");
+        assert!(!headers.contains_key("grpc-status"), "{headers:?}");
+        assert_eq!(trailers["grpc-status"], "0");
+        let (frame, answer) = answer.split_first_chunk::<5>().unwrap();
+        assert_eq!(frame[0], 0);
+        assert_eq!(
+            frame[1..],
+            u32::try_from(answer.len()).unwrap().to_be_bytes()
+        );
+        let answer: pb::InspectResponse = prost::Message::decode(answer).unwrap();
+        assert_eq!(answer.snapshot.unwrap().resource, order());
+    }
+
+    let code = |code: Code| i32::from(code).to_string();
+    let (headers, ..) = raw(&channel, Some("gzip"), whole.clone()).await;
+    assert_eq!(headers["grpc-status"], code(Code::Unimplemented));
+    assert_eq!(headers["grpc-accept-encoding"], "identity");
+    let invalid = code(Code::InvalidArgument);
+    for (body, expected) in [
+        (framed(1, message.len()), code(Code::Internal)),
+        (framed(0, message.len() + 1), invalid.clone()),
+        (framed(0, message.len() - 1), invalid.clone()),
+        ([whole.clone(), whole.clone()].concat(), invalid.clone()),
+        (whole[..4].to_vec(), invalid.clone()),
+        // A field that ends before its length.
+        (vec![0, 0, 0, 0, 2, 0x0a, 0x7f], invalid),
+    ] {
+        let (headers, answer, _) = raw(&channel, None, body.clone()).await;
+        assert_eq!(headers["grpc-status"], expected.as_str(), "{body:?}");
+        assert!(answer.is_empty());
+    }
+}

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 
 use super::refer::{Names, numbered};
-use super::{field, less, mark, missing, nonce, plus};
+use super::{field, less, missing, nonce, plus};
 use crate::domain::decision::{Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme, FieldHashes};
-use crate::domain::ids::{Nonce, OperationId, StateName};
+use crate::domain::ids::{Mark, Nonce, OperationId, StateName};
 use crate::domain::incident::{verdict_code, verdict_from_code};
 use crate::domain::invalid::Invalid;
 use crate::domain::outcome::StoredResult;
@@ -25,14 +25,21 @@ const NUMBERED_RULES: [Rule; 4] = [
     Rule::Passed,
     Rule::Replaced,
 ];
-/// Content types that have a number, from 1 on. It never changes; the others are written as they are.
-const NUMBERED_TYPES: [&str; 5] = [
-    "application/json",
-    "application/json; charset=utf-8",
-    "text/plain",
-    "text/plain; charset=utf-8",
-    "application/octet-stream",
+/// Codes and content types that are often seen together and have a number, from 1 on. It never changes; the others are written as
+/// they are.
+const NUMBERED_HEADS: [(u32, &str); 9] = [
+    (200, ""),
+    (200, "application/json"),
+    (0, "application/json"),
+    (201, ""),
+    (201, "application/json"),
+    (202, ""),
+    (202, "application/json"),
+    (204, ""),
+    (200, "application/json; charset=utf-8"),
 ];
+/// The scheme of digests that is not written.
+const USUAL_SCHEME: DigestScheme = DigestScheme::JsonV1;
 
 /// What is known of the operation before in the record, against which the times of the next are written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,11 +75,26 @@ pub(super) fn to_message<'a>(
     let result = &operation.result;
     let usual = operation.verdict == USUAL_VERDICT;
     let rule = number_in(&NUMBERED_RULES, &operation.rule);
-    let content_type = number_in(&NUMBERED_TYPES, &result.content_type.as_str());
+    let head = number_in(
+        &NUMBERED_HEADS,
+        &(result.code, result.content_type.as_str()),
+    );
+    let (code, content_type) = if head == 0 {
+        (result.code, result.content_type.clone())
+    } else {
+        (0, String::new())
+    };
+    let (mark, digest) = (operation.mark.as_bytes(), operation.digest.bytes());
+    let scheme = operation.digest.scheme();
     let named_rule = rule == 0 && operation.rule != USUAL_RULE;
     pb::Operation {
         id: operation.id.as_str().to_owned(),
-        digest: digest_bytes(&operation.digest),
+        mark_and_digest: [&mark[..], digest].concat().into(),
+        scheme: if scheme == USUAL_SCHEME {
+            0
+        } else {
+            scheme.code().into()
+        },
         verdict: if usual {
             0
         } else {
@@ -85,19 +107,14 @@ pub(super) fn to_message<'a>(
             String::new()
         },
         body: result.body.clone(),
-        code: result.code,
+        code_and_type: head,
+        code,
         content_type,
-        content_type_name: if content_type == 0 {
-            result.content_type.clone()
-        } else {
-            String::new()
-        },
         headers: headers_to_message(result),
         time_ms: operation
             .time_ms
             .cast_signed()
             .wrapping_sub(before.time_ms.cast_signed()),
-        mark: Bytes::copy_from_slice(operation.mark.as_bytes()),
         round: operation.round.map_or(0, |round| names.round(round)),
         state: operation
             .state
@@ -127,23 +144,32 @@ pub(super) fn from_message(
 ) -> Result<Operation, Invalid> {
     let time_ms = before.time_ms.wrapping_add(message.time_ms.cast_unsigned());
     let state = |name: &str, number| numbered(name, states, number);
+    let head = numbered(
+        "operation.code_and_type",
+        &NUMBERED_HEADS,
+        message.code_and_type,
+    )?;
+    let (code, content_type) = head.map_or((message.code, message.content_type), |(code, kind)| {
+        (code, kind.to_owned())
+    });
     let headers = message.headers.into_iter();
     let result = StoredResult {
         body: message.body,
-        code: message.code,
-        content_type: match numbered(
-            "operation.content_type",
-            &NUMBERED_TYPES,
-            message.content_type,
-        )? {
-            Some(known) => known.to_owned(),
-            None => message.content_type_name,
-        },
+        code,
+        content_type,
         headers: headers.map(|header| (header.name, header.value)).collect(),
+    };
+    let (mark, digest) = message
+        .mark_and_digest
+        .split_first_chunk()
+        .ok_or_else(|| missing("operation.mark"))?;
+    let scheme = match message.scheme {
+        0 => USUAL_SCHEME,
+        code => scheme("operation.digest", code)?,
     };
     Ok(Operation {
         id: field("operation.id", OperationId::parse(&message.id))?,
-        digest: digest_from_bytes("operation.digest", &message.digest)?,
+        digest: digest_of("operation.digest", scheme, digest)?,
         verdict: match message.verdict {
             0 => USUAL_VERDICT,
             code => verdict("operation.verdict", code)?,
@@ -155,7 +181,7 @@ pub(super) fn from_message(
         },
         result: checked("operation.result", result)?,
         time_ms,
-        mark: mark("operation.mark", &message.mark)?,
+        mark: Mark::from_bytes(*mark),
         round: numbered("operation.round", rounds, message.round)?,
         state: state("operation.state", message.state)?,
         expected: message
@@ -229,8 +255,17 @@ pub(super) fn digest_bytes(digest: &ContentDigest) -> Bytes {
 
 pub(super) fn digest_from_bytes(name: &str, bytes: &[u8]) -> Result<ContentDigest, Invalid> {
     let (code, digest) = bytes.split_first().ok_or_else(|| missing(name))?;
-    let scheme = DigestScheme::from_code(*code)
-        .ok_or_else(|| Invalid::new(format!("{name} has scheme {code}, which is unknown")))?;
+    digest_of(name, scheme(name, (*code).into())?, digest)
+}
+
+fn scheme(name: &str, code: u32) -> Result<DigestScheme, Invalid> {
+    u8::try_from(code)
+        .ok()
+        .and_then(DigestScheme::from_code)
+        .ok_or_else(|| Invalid::new(format!("{name} has scheme {code}, which is unknown")))
+}
+
+fn digest_of(name: &str, scheme: DigestScheme, digest: &[u8]) -> Result<ContentDigest, Invalid> {
     ContentDigest::from_parts(scheme, digest).ok_or_else(|| {
         let len = digest.len();
         Invalid::new(format!(

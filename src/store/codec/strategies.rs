@@ -29,7 +29,7 @@ pub(super) fn nonces() -> impl Strategy<Value = Nonce> {
 }
 
 pub(super) fn marks() -> impl Strategy<Value = Mark> {
-    any::<[u8; 8]>().prop_map(Mark::from_bytes)
+    any::<[u8; 6]>().prop_map(Mark::from_bytes)
 }
 
 pub(super) fn names() -> impl Strategy<Value = String> {

@@ -30,7 +30,7 @@ fn operation(id: usize, body: usize) -> Operation {
             ..StoredResult::default()
         },
         time_ms: 1,
-        mark: Mark::from_bytes([1; 8]),
+        mark: Mark::from_bytes([1; 6]),
         round: None,
         state: None,
         expected: Vec::new(),

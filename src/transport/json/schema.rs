@@ -15,7 +15,7 @@ static SERVICE: LazyLock<prost_reflect::ServiceDescriptor> = LazyLock::new(|| {
 
 /// The unary calls of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rpc {
+pub(in crate::transport) enum Rpc {
     Reserve,
     Transition,
     Fence,
@@ -37,7 +37,7 @@ impl Rpc {
     ];
 
     /// The call of this name.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(in crate::transport) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rpc| rpc.name() == name)
     }
 
