@@ -18,7 +18,7 @@ const MEANINGS: [(u8, &str); 12] = [
     (13, "lookup: the operation was never seen"),
     (
         65,
-        "the request can never work (INVALID_ARGUMENT); machine: a file has errors",
+        "the request can never work (INVALID_ARGUMENT, NOT_FOUND); machine: a file has errors",
     ),
     (
         69,
@@ -48,11 +48,6 @@ pub(super) fn all() -> String {
 /// The exit codes of a command that asks a sidecar, as its `--help` tells them: those that any may end with, and its own.
 pub(super) fn of_a_question(own: &[u8]) -> String {
     told(|code| [0, 2, 65, 69, 70, 75].contains(&code) || own.contains(&code))
-}
-
-/// The exit codes of a command that only reads machine files.
-pub(super) fn of_machine_files() -> String {
-    told(|code| [0, 2, 65].contains(&code))
 }
 
 fn told(wanted: impl Fn(u8) -> bool) -> String {

@@ -93,7 +93,8 @@ fn render(form: Output, incidents: &[Incident]) -> Result<String, Trouble> {
     Ok(text)
 }
 
-async fn connect(socket: &Path) -> Result<Channel, Trouble> {
+/// Connects to an admin socket.
+pub(super) async fn connect(socket: &Path) -> Result<Channel, Trouble> {
     let path = socket.to_owned();
     // A Unix socket has no host; the name is only there to make a well-formed request.
     Endpoint::from_static("http://localhost")

@@ -70,8 +70,8 @@ enum Command {
     /// List what a person must judge, over the sidecar's admin socket
     #[command(after_help = exit::of_a_question(&[]))]
     Incidents(incidents::IncidentsArgs),
-    /// Check, show, draw and compare machine files; no sidecar is asked
-    #[command(subcommand, after_help = exit::of_machine_files())]
+    /// Check, show, draw and compare machine files, and put them in force
+    #[command(subcommand, after_help = exit::of_a_question(&[]))]
     Machine(machine::MachineCommand),
     /// Write the interface's proto files into a directory
     Proto(proto_dir::ProtoArgs),
@@ -97,7 +97,7 @@ impl From<ResourceArgs> for Resource {
 
 /// Reads the command line, does what it says, and says how it went.
 pub fn main() -> ExitCode {
-    let mut command = Cli::command().mut_subcommands(|sub| sub.mut_args(without_empty_variable));
+    let mut command = Cli::command().mut_subcommands(without_empty_variables);
     let cli = match Cli::from_arg_matches(&command.get_matches_mut()) {
         Ok(cli) => cli,
         Err(error) => error.format(&mut command).exit(),
@@ -115,6 +115,12 @@ pub fn main() -> ExitCode {
         }
     };
     runtime.block_on(run(cli.command))
+}
+
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(without_empty_variable)
+        .mut_subcommands(without_empty_variables)
 }
 
 /// A variable that is set but empty counts as absent, as it does for `serve`: that is how templates say "not set". So does
@@ -143,7 +149,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Lookup(args) => args.run().await,
         Command::Inspect(args) => args.run().await,
         Command::Incidents(args) => args.run().await,
-        Command::Machine(command) => command.run(),
+        Command::Machine(command) => command.run().await,
         Command::Proto(args) => args.run(),
     };
     match ended {

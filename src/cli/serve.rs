@@ -54,6 +54,10 @@ struct SidecarArgs {
     /// How long calls under way may take once the sidecar stops [env: FENCEPOST_DRAIN_LIMIT] [default: 10s]
     #[arg(long, value_name = "DURATION")]
     drain_limit: Option<String>,
+    /// Directory of machine files to put in force at the start, each *.yaml and *.yml in it; a lower version than the one in
+    /// force is ignored [env: FENCEPOST_MACHINES] [default: none]
+    #[arg(long, value_name = "DIR")]
+    machines: Option<String>,
     /// Form of the log: text or json [env: FENCEPOST_LOG_FORMAT] [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
@@ -63,11 +67,12 @@ struct SidecarArgs {
 }
 
 impl SidecarArgs {
-    fn flags(self) -> [(Setting, Option<String>); 5] {
+    fn flags(self) -> [(Setting, Option<String>); 6] {
         [
             (settings::LISTEN, self.listen),
             (settings::ADMIN_SOCKET, self.admin_socket),
             (settings::DRAIN_LIMIT, self.drain_limit),
+            (settings::MACHINES, self.machines),
             (settings::LOG_FORMAT, self.log_format),
             (settings::LOG_LEVEL, self.log_level),
         ]

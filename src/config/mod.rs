@@ -1,6 +1,7 @@
 //! Flags and environment, checked as a whole before anything is opened.
 
 mod admin_socket;
+mod machines;
 mod setting;
 mod values;
 mod variables;
@@ -12,9 +13,10 @@ use std::time::Duration;
 use crate::store::Prefix;
 
 pub use admin_socket::admin_socket_path;
+pub use machines::{MachineFile, in_directory, read_file, sound as sound_machines};
 use setting::{
     ADMIN_SOCKET, DRAIN_LIMIT, ETCD_ENDPOINTS, ETCD_PREFIX, ETCD_TIMEOUT, ETCD_WAIT, LISTEN,
-    LOG_FORMAT, LOG_LEVEL, Reading,
+    LOG_FORMAT, LOG_LEVEL, MACHINES, Reading,
 };
 pub use setting::{Faults, Setting, Sources};
 pub use variables::unknown as unknown_variables;
@@ -23,7 +25,7 @@ pub use variables::unknown as unknown_variables;
 pub mod settings {
     pub use super::setting::{
         ADMIN_SOCKET, DRAIN_LIMIT, ETCD_ENDPOINTS, ETCD_PREFIX, ETCD_TIMEOUT, ETCD_WAIT, LISTEN,
-        LOG_FORMAT, LOG_LEVEL,
+        LOG_FORMAT, LOG_LEVEL, MACHINES,
     };
 }
 
@@ -36,6 +38,8 @@ pub struct Config {
     pub admin: AdminSocket,
     /// How long calls under way may take once it stops.
     pub drain_limit: Duration,
+    /// Machine files that are put in force at the start; each is sound.
+    pub machines: Vec<MachineFile>,
     /// How it logs.
     pub log: Log,
     /// Where decisions are kept.
@@ -126,11 +130,13 @@ impl Config {
         let drain_limit = reading.read(&DRAIN_LIMIT, values::drain_limit);
         let format = reading.read(&LOG_FORMAT, values::log_format);
         let level = reading.read(&LOG_LEVEL, values::log_level);
-        let read = (listen, admin, drain_limit, format, level, backend);
+        let machines = reading.read_all(&MACHINES, machines::sound);
+        let read = (listen, admin, drain_limit, machines, format, level, backend);
         let (
             Some(listen),
             Some(admin),
             Some(drain_limit),
+            Some(machines),
             Some(format),
             Some(level),
             Some(backend),
@@ -142,6 +148,7 @@ impl Config {
             listen,
             admin,
             drain_limit,
+            machines,
             log: Log { format, level },
             backend,
         })

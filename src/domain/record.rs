@@ -7,8 +7,9 @@ use sha2::{Digest as _, Sha256};
 use super::decision::{Rule, Verdict};
 use super::digest::ContentDigest;
 use super::ids::{
-    Holder, IdentityName, IdentityValue, Mark, Nonce, OperationId, RequestId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, Mark, Nonce, OperationId, RequestId, StateName,
 };
+use super::machine::MachineVersion;
 use super::outcome::StoredResult;
 use super::request::Ttl;
 use super::token::{FencingToken, Revision};
@@ -66,6 +67,8 @@ pub struct Record {
     /// How many finished operations live in keys of their own. While it is above 0, an operation that is not inline may
     /// still have been done.
     pub spilled: u64,
+    /// The version of the machine whose names it speaks in. `None`: no machine has judged it yet.
+    pub machine: Option<MachineVersion>,
 }
 
 /// A stay in a state, the last one.
@@ -80,11 +83,11 @@ pub struct Visit {
 }
 
 /// An identity value and those that it replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedValue {
-    /// In force.
-    pub current: IdentityValue,
-    /// Known to be replaced, oldest first.
+    /// In force; `None`: it was cleared.
+    pub current: Option<IdentityValue>,
+    /// Known to be replaced or cleared, oldest first.
     pub replaced: Vec<ValueHash>,
 }
 
@@ -164,6 +167,12 @@ pub struct Operation {
     pub expected: Vec<StateName>,
     /// Incidents already raised about it.
     pub raised: Raised,
+    /// The event that it was, if a machine judged it,
+    pub event: Option<EventName>,
+    /// and the version of that machine.
+    pub machine: Option<MachineVersion>,
+    /// Whether its sender, refused, would send again for ever: then it is told that the matter is settled.
+    pub keeps_retrying: bool,
 }
 
 /// Which incidents an operation has raised, so that a repeated finding writes nothing.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::digest::ContentDigest;
 use super::ids::{
-    Holder, IdentityName, IdentityValue, OperationId, RequestId, ReservationId, ResourceId,
-    StateName,
+    EventName, Holder, IdentityName, IdentityValue, OperationId, RequestId, ReservationId,
+    ResourceId, StateName,
 };
 use super::invalid::Invalid;
 use super::outcome::StoredResult;
@@ -91,13 +91,15 @@ pub type Identity = BTreeMap<IdentityName, IdentityValue>;
 pub struct Intent {
     /// The sender's stable key.
     pub operation: OperationId,
-    /// Must match what the resource has.
+    /// What has happened, in the words of the kind's machine; excludes `movement`.
+    pub event: Option<EventName>,
+    /// Must match what the resource has, but for what the event sets.
     pub identity: Identity,
     /// Tells the same content from another.
     pub digest: ContentDigest,
-    /// Where the move may start; empty: anywhere.
+    /// Where the move may start; empty: anywhere, or wherever the event may.
     pub from: Vec<StateName>,
-    /// Where it leads; `None`: run once, no state judged.
+    /// Where it leads; `None` without an event: run once, no state judged.
     pub movement: Option<Move>,
 }
 

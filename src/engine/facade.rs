@@ -15,6 +15,7 @@ use super::fault::Fault;
 use super::kept::Kept;
 use super::lane::Shared;
 use super::lanes::Lanes;
+use super::laws::Laws;
 use super::leases::Leases;
 use super::reader::Reader;
 use super::sparing::Sparing;
@@ -100,6 +101,7 @@ impl Engine {
             committer: Committer::start(store.clone(), tasks.clone()),
             reader: Reader::start(store.clone(), tasks.clone()),
             leases: Leases::start(store.clone(), &tasks),
+            laws: Laws::start(store.clone(), &tasks),
             store,
             kept: Kept::default(),
             trouble: Sparing::default(),
@@ -171,7 +173,6 @@ impl Engine {
         limit: usize,
         caller: Caller,
     ) -> Result<Vec<Incident>, Fault> {
-        self.admit(caller)?;
         let listing = async {
             self.shared
                 .store
@@ -179,7 +180,17 @@ impl Engine {
                 .await
                 .map_err(|error| question_failed(&error))
         };
-        within(caller.deadline, &Progress::default(), listing).await
+        self.question(caller, listing).await
+    }
+
+    /// Waits for what only asks, at most until the caller's deadline.
+    pub(super) async fn question<T>(
+        &self,
+        caller: Caller,
+        asking: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        self.admit(caller)?;
+        within(caller.deadline, &Progress::default(), asking).await
     }
 
     /// Refuses new work and waits for what is under way, at most until the limit. Reservations are left alone: they belong

@@ -187,6 +187,10 @@ fn after_keepalive(fault: Fault) -> Fault {
             unknown()
         }
         Fault::InvalidField { .. }
+        | Fault::UnknownKind { .. }
+        | Fault::UnknownEvent { .. }
+        | Fault::NoSuchMachine { .. }
+        | Fault::MachineMismatch { .. }
         | Fault::LimitMet { .. }
         | Fault::DeadlinePassed
         | Fault::UnknownOutcome { .. }

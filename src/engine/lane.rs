@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::committer::Committer;
 use super::fault::Fault;
 use super::kept::{Kept, KeptHere};
+use super::laws::Laws;
 use super::leases::Leases;
 use super::reader::Reader;
 use super::round::{FAULT_RETRY, Round};
@@ -31,6 +32,7 @@ pub(super) struct Shared {
     pub(super) committer: Committer,
     pub(super) reader: Reader,
     pub(super) leases: Leases,
+    pub(super) laws: Laws,
     pub(super) tasks: Tasks,
     /// What lanes remember beside records.
     pub(super) kept: Kept,

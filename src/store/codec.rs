@@ -9,6 +9,7 @@
 //! hand, cut short, or copied to another key does not pass it. What does not pass is reported and never trusted.
 
 mod incident;
+mod machine;
 mod operation;
 mod record;
 mod refer;
@@ -22,9 +23,10 @@ use prost::Message;
 use super::StoreError;
 use super::keys::Key;
 use crate::domain::decision::IncidentId;
-use crate::domain::ids::{Mark, Nonce, OperationId};
+use crate::domain::ids::{Kind, Mark, Nonce, OperationId};
 use crate::domain::incident::Incident;
 use crate::domain::invalid::Invalid;
+use crate::domain::machine::Filed;
 use crate::domain::record::{Operation, Record};
 use crate::domain::token::Timeline;
 use crate::proto::store_v1 as pb;
@@ -44,6 +46,7 @@ enum RecordKind {
     Reservation,
     Operation,
     Incident,
+    Machine,
 }
 
 impl RecordKind {
@@ -55,6 +58,7 @@ impl RecordKind {
             Self::Reservation => 3,
             Self::Operation => 4,
             Self::Incident => 5,
+            Self::Machine => 20,
         }
     }
 
@@ -65,6 +69,7 @@ impl RecordKind {
             Self::Reservation => "a reservation",
             Self::Operation => "an operation",
             Self::Incident => "an incident",
+            Self::Machine => "a machine",
         }
     }
 }
@@ -153,6 +158,19 @@ pub(super) fn decode_incident(
         return Err(corrupt(key, "it is another incident than its key says"));
     }
     Ok(incident)
+}
+
+pub(super) fn encode_machine(key: &Key, filed: &Filed) -> Vec<u8> {
+    seal(key, RecordKind::Machine, &machine::to_message(filed))
+}
+
+/// The machine must be that of the kind that the key names.
+pub(super) fn decode_machine(key: &Key, kind: &Kind, value: &[u8]) -> Result<Filed, StoreError> {
+    let filed = open(key, RecordKind::Machine, value, machine::from_message)?;
+    if filed.kind != *kind {
+        return Err(corrupt(key, "it is that of another kind than its key says"));
+    }
+    Ok(filed)
 }
 
 /// The error for a value at `key` that cannot be trusted.

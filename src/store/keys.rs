@@ -5,16 +5,19 @@
 //! {prefix}h/{kind}/{id}               its reservation, on a lease
 //! {prefix}o/{kind}/{id}/{operation}   a finished operation that has left the record
 //! {prefix}i/{incident}                an incident
+//! {prefix}m/{kind}                    the machine in force for a kind
+//! {prefix}mh/{kind}/{version}         a version of it, kept for good
 //! {prefix}meta/timeline               the timeline
 //! ```
 //!
 //! A `/` inside an id is escaped, so that the number of parts of a key is fixed by its family: two resources never share
-//! a key, and what stands below one is never another. Keys are only ever addressed whole, but for the incidents, which
-//! are listed by range.
+//! a key, and what stands below one is never another. Keys are only ever addressed whole, but for the incidents and the
+//! machines, which are listed by range.
 
 use crate::domain::decision::IncidentId;
-use crate::domain::ids::{OperationId, ResourceId};
+use crate::domain::ids::{Kind, OperationId, ResourceId};
 use crate::domain::invalid::Invalid;
+use crate::domain::machine::MachineVersion;
 
 /// Longest prefix, in bytes, the closing `/` included.
 pub const PREFIX_BYTES_MAX: usize = 128;
@@ -143,6 +146,45 @@ impl Keys {
         (key.text == text).then_some((key, id))
     }
 
+    pub(super) fn machine(&self, kind: &Kind) -> Key {
+        let mut key = self.key("m/");
+        key.text.push_str(kind.as_str());
+        key
+    }
+
+    /// Digits to the full width, so that the order of keys is that of versions.
+    pub(super) fn machine_version(&self, kind: &Kind, version: MachineVersion) -> Key {
+        let mut key = self.key("mh/");
+        key.text.push_str(kind.as_str());
+        key.text.push_str(&format!("/{:010}", version.get()));
+        key
+    }
+
+    /// From the first machine in force to behind the last.
+    pub(super) fn machines(&self) -> (Vec<u8>, Vec<u8>) {
+        // '0' is the byte that follows '/'.
+        (self.key("m/").bytes(), self.key("m0").bytes())
+    }
+
+    /// From the first version of a kind's machine to behind the last.
+    pub(super) fn machine_versions(&self, kind: &Kind) -> (Vec<u8>, Vec<u8>) {
+        let of = |end: &str| self.key(&format!("mh/{kind}{end}")).bytes();
+        (of("/"), of("0"))
+    }
+
+    /// The key of a machine in force as a range answered it. `None`: it is not spelled as we spell.
+    pub(super) fn found_machine(&self, key: &[u8]) -> Option<(Key, Kind)> {
+        let text = std::str::from_utf8(key).ok()?;
+        let kind = Kind::parse(text.strip_prefix(&self.key("m/").text)?).ok()?;
+        Some((self.machine(&kind), kind))
+    }
+
+    /// A key as a range answered it, for its value's checksum.
+    pub(super) fn found(&self, key: &[u8]) -> Option<Key> {
+        let text = std::str::from_utf8(key).ok()?;
+        Some(self.key(text.strip_prefix(self.prefix.as_str())?))
+    }
+
     pub(super) fn timeline(&self) -> Key {
         self.key("meta/timeline")
     }
@@ -208,7 +250,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::domain::ids::Kind;
 
     fn keys() -> Keys {
         Keys::new(Prefix::default())
@@ -243,6 +284,40 @@ mod tests {
         let incident = keys().incident(&IncidentId("inc-1".to_owned()));
         assert_eq!(incident.text, "/fencepost/i/inc-1");
         assert_eq!(incident.relative(), "i/inc-1");
+        let kind = Kind::parse("order").unwrap();
+        assert_eq!(keys().machine(&kind).text, "/fencepost/m/order");
+        let version = MachineVersion::new(12).unwrap();
+        assert_eq!(
+            keys().machine_version(&kind, version).text,
+            "/fencepost/mh/order/0000000012"
+        );
+    }
+
+    #[test]
+    fn the_versions_of_one_kind_are_a_range_of_their_own_and_so_are_the_machines() {
+        let keys = keys();
+        let kind = |text: &str| Kind::parse(text).unwrap();
+        let version = |number: u32| MachineVersion::new(number).unwrap();
+        let inside =
+            |(start, end): (Vec<u8>, Vec<u8>), key: &Key| (start..end).contains(&key.bytes());
+        let orders = || keys.machine_versions(&kind("order"));
+        assert!(inside(
+            orders(),
+            &keys.machine_version(&kind("order"), version(MachineVersion::MAX))
+        ));
+        for other in ["order.", "order-1", "order0", "orde", "orders"] {
+            assert!(
+                !inside(orders(), &keys.machine_version(&kind(other), version(1))),
+                "{other}"
+            );
+        }
+        assert!(inside(keys.machines(), &keys.machine(&kind("zzz"))));
+        let older = keys.machine_version(&kind("order"), version(1));
+        assert!(!inside(keys.machines(), &older));
+        assert_eq!(keys.found_machine(&older.bytes()), None);
+        let (key, found) = keys.found_machine(b"/fencepost/m/order").unwrap();
+        assert_eq!((key, found), (keys.machine(&kind("order")), kind("order")));
+        assert_eq!(keys.found_machine(b"/fencepost/m/or der"), None);
     }
 
     #[test]

@@ -5,8 +5,10 @@
 //! nothing happened, and the same requests are folded again over what is true now.
 
 mod answer;
+mod by_machine;
 mod commit;
 mod fence;
+mod law;
 mod repeat;
 mod reserve;
 mod standing;
@@ -17,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use answer::{Answer, Certainty, Draft, HeldRound, OperationState, TokenRef};
 pub use commit::{INLINE_BYTES_MAX, INLINE_OPERATION_BYTES_MAX, RecordWrite, ReservationChange};
+pub use law::{Law, Unlawful};
 pub use standing::{Inconsistent, Standing};
 
 use super::ids::{Nonce, OperationId, ReservationId, ResourceId};
@@ -61,6 +64,8 @@ pub enum Judged {
     Answered(Box<Draft>),
     /// It has to wait for the next commit.
     Later,
+    /// It cannot be judged by the law as it is believed to be; nothing of it was taken up.
+    Unlawful(Unlawful),
     /// A limit of the record was met; nothing of it was taken up.
     Limit {
         /// What there is too much of.
@@ -78,6 +83,9 @@ pub struct Fold<'a> {
     time_ms: u64,
     revision: Option<Revision>,
     standing: &'a Standing,
+    law: &'a Law,
+    /// Whether anything was judged by the law.
+    lawful: bool,
     record: Record,
     /// Whether the record's last round holds the resource, as the fold has left it.
     live: Option<TokenRef>,
@@ -107,6 +115,8 @@ impl<'a> Fold<'a> {
             time_ms,
             revision: standing.revision(),
             standing,
+            law: &Law::NoFile,
+            lawful: false,
             record,
             live,
             changed: false,

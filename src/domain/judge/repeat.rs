@@ -1,7 +1,8 @@
 //! An operation that was decided before: the layers key, digest and replay.
 
-use super::{Draft, Fold, Judged};
-use crate::domain::decision::{IncidentId, Layer, Rule, Verdict};
+use super::{Draft, Fold, Judged, Law};
+use crate::domain::decision::{Advice, IncidentId, Layer, Rule, Verdict};
+use crate::domain::digest::DigestScheme;
 use crate::domain::ids::Nonce;
 use crate::domain::incident::Incident;
 use crate::domain::record::{Operation, Raised};
@@ -13,14 +14,32 @@ impl Fold<'_> {
         let draft = if done.mark == nonce.mark() {
             // Ours: the commit went through and only its reply was lost.
             self.first_answer(&done)
-        } else if done.digest != ask.intent.digest {
-            self.conflict(ask, done)
+        } else if done.digest != ask.intent.digest && done.digest.scheme() != DigestScheme::None {
+            self.conflict(ask, done, Rule::OtherContent).fact()
+        } else if self.is_another_event(ask, &done) {
+            // Whether two names mean one event is for the law in force to say.
+            self.conflict(ask, done, Rule::OtherEvent)
         } else if done.verdict != Verdict::Applied {
             self.refused_again(ask, &done)
         } else {
             self.replay(ask, done)
         };
         Judged::Answered(Box::new(draft))
+    }
+
+    /// Whether a request names another event than the operation was. An operation that no machine judged was none.
+    fn is_another_event(&mut self, ask: &Transition, done: &Operation) -> bool {
+        let (Some(named), Some(judged)) = (&ask.intent.event, &done.event) else {
+            return false;
+        };
+        if named == judged {
+            return false;
+        }
+        self.lawful = true;
+        match self.law {
+            Law::Machine(law) => !law.same_event((judged, done.machine), named),
+            Law::NoFile | Law::Unreadable(_) => true,
+        }
     }
 
     /// What the request that decided the operation is told.
@@ -109,18 +128,22 @@ impl Fold<'_> {
         self.showing(draft.incident(incident))
     }
 
-    fn conflict(&mut self, ask: &Transition, done: Operation) -> Draft {
-        let text = "the operation was seen before with other content";
-        let time_ms = done.time_ms;
-        let (verdict, rule) = (Verdict::Conflict, Rule::OtherContent);
+    fn conflict(&mut self, ask: &Transition, done: Operation, rule: Rule) -> Draft {
+        let text = if rule == Rule::OtherEvent {
+            "the operation was seen before as another event"
+        } else {
+            "the operation was seen before with other content"
+        };
+        let (time_ms, verdict) = (done.time_ms, Verdict::Conflict);
+        let settled = done.keeps_retrying.then_some(Advice::Acknowledge);
         // What an effect said under a round is kept for each round; else one incident tells it all.
         let incident = self
             .evidence(ask, verdict, rule, text, Some(&done))
             .unwrap_or_else(|| self.raise_about(ask, done, Raised::CONFLICT, verdict, rule, text));
         Draft::new(verdict, Layer::Digest, rule, text)
+            .advising(settled)
             .incident(Some(incident))
             .first_time(time_ms)
-            .fact()
     }
 
     /// Raises an incident about a finished operation, once: the operation remembers that it was raised.
@@ -216,20 +239,26 @@ impl Fold<'_> {
 
 /// The judgement that a finished operation carries, in the words it was first given in.
 pub(super) fn verdict_draft(done: &Operation) -> Draft {
-    let state = done.state.as_ref();
+    let (state, rule) = (done.state.as_ref(), done.rule);
+    let settled = done.verdict == Verdict::Rejected && done.keeps_retrying;
     let (layer, text) = if done.verdict == Verdict::OtherRound {
         (
             Layer::Identity,
             "the message belongs to a round that has been replaced".to_owned(),
         )
     } else if done.verdict == Verdict::Superseded {
-        (Layer::State, super::states::superseded_text(state))
+        (Layer::State, super::states::superseded_text(rule, state))
     } else if done.verdict == Verdict::Rejected {
-        (Layer::State, super::states::rejected_text(state))
+        let layer = if rule == Rule::NeverKnown {
+            Layer::Identity
+        } else {
+            Layer::State
+        };
+        (layer, super::states::rejected_text(rule, state))
     } else if done.rule == Rule::RanOnce {
         (Layer::Result, "the operation was recorded".to_owned())
     } else {
         (Layer::Result, "the move was made".to_owned())
     };
-    Draft::new(done.verdict, layer, done.rule, text)
+    Draft::new(done.verdict, layer, rule, text).advising(settled.then_some(Advice::Acknowledge))
 }

@@ -6,9 +6,10 @@ use super::refer::{Names, numbered};
 use super::{field, mark, missing, nonce};
 use crate::domain::decision::{Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme};
-use crate::domain::ids::{Nonce, OperationId, StateName};
+use crate::domain::ids::{EventName, Nonce, OperationId, StateName};
 use crate::domain::incident::{verdict_code, verdict_from_code};
 use crate::domain::invalid::Invalid;
+use crate::domain::machine::MachineVersion;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{Operation, Raised};
 use crate::proto::store_v1 as pb;
@@ -83,6 +84,13 @@ pub(super) fn to_message<'a>(
             .map(|state| names.state(state))
             .collect(),
         raised: operation.raised.bits(),
+        event: operation
+            .event
+            .as_ref()
+            .map(|event| event.as_str().to_owned())
+            .unwrap_or_default(),
+        machine_version: version_number(operation.machine),
+        keeps_retrying: operation.keeps_retrying,
     }
 }
 
@@ -134,7 +142,19 @@ pub(super) fn from_message(
             })
             .collect::<Result<_, _>>()?,
         raised: Raised::from_bits(message.raised),
+        event: if message.event.is_empty() {
+            None
+        } else {
+            Some(field("operation.event", EventName::parse(&message.event))?)
+        },
+        machine: MachineVersion::new(message.machine_version),
+        keeps_retrying: message.keeps_retrying,
     })
+}
+
+/// 0: none.
+pub(super) fn version_number(version: Option<MachineVersion>) -> u32 {
+    version.map_or(0, MachineVersion::get)
 }
 
 /// An operation in a key of its own.

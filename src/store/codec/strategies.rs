@@ -11,10 +11,11 @@ use proptest::sample::select;
 use crate::domain::decision::{IncidentId, Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme};
 use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Kind, Mark, Nonce, OperationId, RequestId, ResourceId,
-    StateName,
+    EventName, Holder, IdentityName, IdentityValue, Kind, Mark, Nonce, OperationId, RequestId,
+    ResourceId, StateName,
 };
 use crate::domain::incident::{Incident, verdict_from_code};
+use crate::domain::machine::{Filed, Lineage, MachineHash, MachineVersion, Renaming};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
     LeaseId, NamedValue, Operation, PastRound, Raised, Record, Round, RoundEnd, ValueHash, Visit,
@@ -82,14 +83,46 @@ pub(super) fn results() -> impl Strategy<Value = StoredResult> {
         })
 }
 
+fn events() -> impl Strategy<Value = EventName> {
+    names().prop_map(|name| EventName::parse(&name).unwrap())
+}
+
+fn versions() -> impl Strategy<Value = Option<MachineVersion>> {
+    (0..=MachineVersion::MAX).prop_map(MachineVersion::new)
+}
+
+/// Machines as they are kept; what their files say is not looked at.
+pub(super) fn filed() -> impl Strategy<Value = Filed> {
+    let events = btree_map(events(), option::of(events()), 0..4);
+    let renaming = (btree_map(states(), states(), 0..4), events);
+    let renaming = renaming.prop_map(|(states, events)| Renaming { states, events });
+    let version = (1..=MachineVersion::MAX).prop_map(|number| MachineVersion::new(number).unwrap());
+    let lineage = vec((version.clone(), renaming), 0..4).prop_map(Lineage::of);
+    let kind = names().prop_map(|name| Kind::parse(&name).unwrap());
+    let source = vec(any::<u8>(), 0..40).prop_map(Bytes::from);
+    let what = (kind, version, any::<[u8; 32]>(), source);
+    (what, any::<u64>(), lineage).prop_map(|((kind, version, hash, source), time_ms, lineage)| {
+        Filed {
+            kind,
+            version,
+            hash: MachineHash::from_bytes(hash),
+            source,
+            time_ms,
+            lineage,
+        }
+    })
+}
+
 pub(super) fn operations() -> impl Strategy<Value = Operation> {
     (
         (operation_ids(), digests(), verdicts(), rules(), results()),
         (any::<u64>(), marks(), option::of(nonces())),
         (option::of(states()), vec(states(), 0..4), any::<u32>()),
+        (option::of(events()), versions(), any::<bool>()),
     )
         .prop_map(
-            |((id, digest, verdict, rule, result), (time_ms, mark, round), rest)| {
+            |((id, digest, verdict, rule, result), (time_ms, mark, round), rest, law)| {
+                let (event, machine, keeps_retrying) = law;
                 let (state, expected, raised) = rest;
                 Operation {
                     id,
@@ -103,6 +136,9 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                     state,
                     expected,
                     raised: Raised::from_bits(raised),
+                    event,
+                    machine,
+                    keeps_retrying,
                 }
             },
         )
@@ -152,8 +188,9 @@ pub(super) fn visits() -> impl Strategy<Value = BTreeMap<StateName, Visit>> {
 
 pub(super) fn identities() -> impl Strategy<Value = BTreeMap<IdentityName, NamedValue>> {
     let name = names().prop_map(|name| IdentityName::parse(&name).unwrap());
-    let value = ("\\PC{1,20}", vec(hashes(), 0..5)).prop_map(|(current, replaced)| NamedValue {
-        current: IdentityValue::parse(&current).unwrap(),
+    let current = option::of("\\PC{1,20}");
+    let value = (current, vec(hashes(), 0..5)).prop_map(|(current, replaced)| NamedValue {
+        current: current.map(|current| IdentityValue::parse(&current).unwrap()),
         replaced,
     });
     btree_map(name, value, 0..4)
@@ -164,11 +201,11 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
     (
         (any::<u64>(), option::of(states()), visits(), identities()),
         (option::of(rounds()), vec(past, 0..=8)),
-        (vec(operations(), 0..4), any::<u64>()),
+        (vec(operations(), 0..4), any::<u64>(), versions()),
     )
         .prop_map(
             |((moves, state, visits, identity), (round, past_rounds), rest)| {
-                let (operations, spilled) = rest;
+                let (operations, spilled, machine) = rest;
                 Record {
                     moves,
                     state,
@@ -178,6 +215,7 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
                     past_rounds,
                     operations,
                     spilled,
+                    machine,
                 }
             },
         )

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::digest::ContentDigest;
-use crate::domain::ids::{IdentityName, IdentityValue, OperationId, StateName};
+use crate::domain::ids::{EventName, IdentityName, IdentityValue, OperationId, StateName};
 use crate::domain::request::{FROM_STATES_MAX, IDENTITY_NAMES_MAX, Identity, Intent, Move};
 use crate::engine::Fault;
 use crate::proto::v1 as pb;
@@ -20,27 +20,40 @@ pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
     let identity = identity("intent.identity", &intent.identity)?;
     let from = from_states(&intent.from_states)?;
     let movement = intent.r#move.map(movement).transpose()?;
-    if movement.is_none() && !from.is_empty() {
+    let event = present(&intent.event)
+        .map(|event| at("intent.event", EventName::parse(event)))
+        .transpose()?;
+    if event.is_some() && movement.is_some() {
         return Err(refused(
-            "intent.from_states",
-            "must be absent without a move: where no state changes, none is judged",
+            "intent.move",
+            "excludes `event`: the machine says where an event leads",
         ));
     }
+    if movement.is_none() && event.is_none() && !from.is_empty() {
+        return Err(refused(
+            "intent.from_states",
+            "must be absent without a move or an event: where no state changes, none is judged",
+        ));
+    }
+    let of_event = event.is_some();
     Ok(Intent {
         operation,
+        event,
         identity,
         // Last, for it is the only part that takes time.
-        digest: digest(intent.content.as_ref())?,
+        digest: digest(intent.content.as_ref(), of_event)?,
         from,
         movement,
     })
 }
 
-fn digest(content: Option<&Content>) -> Result<ContentDigest, Fault> {
+fn digest(content: Option<&Content>, of_event: bool) -> Result<ContentDigest, Fault> {
     match content {
         Some(Content::Json(text)) => at("intent.json", ContentDigest::of_json(text)),
         Some(Content::Raw(bytes)) => at("intent.raw", ContentDigest::of_raw(bytes)),
         Some(Content::Digest(digest)) => at("intent.digest", ContentDigest::given(digest)),
+        // Whether the event may go without is for its machine to say.
+        None if of_event => Ok(ContentDigest::none()),
         None => Err(refused(
             "intent.content",
             "is required: json, raw or digest; an empty raw means that the message has none",

@@ -4,6 +4,7 @@ pub(super) mod answer;
 pub(super) mod ask;
 mod incident;
 mod intent;
+pub(super) mod machine;
 pub(super) mod page;
 mod result;
 mod span;

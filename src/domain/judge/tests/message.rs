@@ -6,8 +6,8 @@ use super::play::{LEASE, Play};
 use crate::domain::decision::Verdict;
 use crate::domain::digest::ContentDigest;
 use crate::domain::ids::{
-    IdentityName, IdentityValue, Nonce, OperationId, RequestId, ReservationId, ResourceId,
-    StateName,
+    EventName, IdentityName, IdentityValue, Nonce, OperationId, RequestId, ReservationId,
+    ResourceId, StateName,
 };
 use crate::domain::judge::{Answer, Ask, HeldRound};
 use crate::domain::outcome::StoredResult;
@@ -44,6 +44,7 @@ pub(super) fn identity(name: &str, value: &str) -> (IdentityName, IdentityValue)
 pub(super) struct Message {
     pub(super) operation: OperationId,
     pub(super) content: String,
+    pub(super) event: Option<EventName>,
     pub(super) identity: Identity,
     pub(super) from: Vec<StateName>,
     pub(super) movement: Option<Move>,
@@ -56,6 +57,7 @@ pub(super) fn once(id: &str) -> Message {
     Message {
         operation: operation(id),
         content: "10.00 EUR".to_owned(),
+        event: None,
         identity: Identity::new(),
         from: Vec::new(),
         movement: None,
@@ -74,7 +76,20 @@ pub(super) fn moves(id: &str, from: &str, to: &str) -> Message {
     message
 }
 
+/// A message that says what has happened, in the words of a machine.
+pub(super) fn happens(id: &str, event: &str) -> Message {
+    Message {
+        event: Some(EventName::parse(event).unwrap()),
+        ..once(id)
+    }
+}
+
 impl Message {
+    pub(super) fn starting(mut self, from: &[&str]) -> Self {
+        self.from = from.iter().map(|name| state(name)).collect();
+        self
+    }
+
     pub(super) fn content(mut self, content: &str) -> Self {
         content.clone_into(&mut self.content);
         self
@@ -114,6 +129,7 @@ impl Message {
     pub(super) fn ask(&self, resource: &ResourceId, nonce: Nonce) -> Ask {
         let intent = Intent {
             operation: self.operation.clone(),
+            event: self.event.clone(),
             identity: self.identity.clone(),
             digest: ContentDigest::of_raw(self.content.as_bytes()).unwrap(),
             from: self.from.clone(),
