@@ -79,8 +79,8 @@ enum Command {
     /// Tell what became of the messages that a sidecar was given, over its admin socket
     #[command(after_help = exit::of_a_question(&[]))]
     Counts(counts::CountsArgs),
-    /// Check, show, draw and compare machine files; no sidecar is asked
-    #[command(subcommand, after_help = exit::of_files())]
+    /// Check, show, draw and compare machine files, and put them in force
+    #[command(subcommand, after_help = exit::of_a_question(&[]))]
     Machine(machine::MachineCommand),
     /// Write the interface's proto files into a directory
     Proto(proto_dir::ProtoArgs),
@@ -160,7 +160,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Incidents(args) => args.run().await,
         Command::Digest(args) => args.run(),
         Command::Counts(args) => args.run().await,
-        Command::Machine(command) => command.run(),
+        Command::Machine(command) => command.run().await,
         Command::Proto(args) => args.run(),
     };
     match ended {

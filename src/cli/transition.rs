@@ -24,12 +24,15 @@ pub(super) struct TransitionArgs {
     operation: String,
     #[command(flatten)]
     content: ContentArgs,
-    /// A value that proves that the message belongs to the round in force; may be repeated
+    /// A value that proves that the message belongs to the round in force, or that the event sets; may be repeated
     #[arg(long, env = "FENCEPOST_IDENTITY", value_name = "NAME=VALUE", value_parser = values::pair)]
     identity: Vec<(String, String)>,
     /// A state from which the move may start; may be repeated [default: any]
     #[arg(long, env = "FENCEPOST_FROM", value_name = "STATE")]
     from: Vec<String>,
+    /// What has happened, as the machine of the kind calls it; instead of --to, --stay and --once
+    #[arg(long, env = "FENCEPOST_EVENT", value_name = "EVENT")]
+    event: Option<String>,
     #[command(flatten)]
     movement: MoveArgs,
     /// The reservation_id under which you work
@@ -124,11 +127,12 @@ impl TransitionArgs {
             ));
         }
         let intent = Intent {
+            r#move: self.movement.read(self.event.as_deref())?,
             operation_id: self.operation,
+            event: self.event.unwrap_or_default(),
             identity: values::unique("--identity", &self.identity)?,
             content: Some(self.content.read()?),
             from_states: self.from,
-            r#move: self.movement.read()?,
             operation_time: self.operation_time,
         };
         Ok(TransitionRequest {
@@ -161,7 +165,17 @@ impl ContentArgs {
 }
 
 impl MoveArgs {
-    fn read(self) -> Result<Option<Move>, Trouble> {
+    fn read(self, event: Option<&str>) -> Result<Option<Move>, Trouble> {
+        if event.is_some() {
+            let plain = self.to.is_none() && self.initial.is_none() && self.set.is_empty();
+            if self.stay || self.once || !plain {
+                return Err(Trouble::usage(
+                    "--event excludes --to, --stay, --once, --initial and --set: the machine says where it leads, and \
+                     --identity gives the values that it sets",
+                ));
+            }
+            return Ok(None);
+        }
         let said = [self.to.is_some(), self.stay, self.once];
         if said.into_iter().filter(|said| *said).count() > 1 {
             return Err(Trouble::usage(
@@ -180,7 +194,7 @@ impl MoveArgs {
         if !goes {
             // A forgotten --to would use up the operation: the real move would then be taken for a repetition.
             return Err(Trouble::usage(
-                "where does it lead? Give --to STATE, --stay (judge the state and leave it), or --once (judge no \
+                "where does it lead? Give --event EVENT if the kind has a machine, else --to STATE, --stay (judge the state and leave it), or --once (judge no \
                  state; record the operation)",
             ));
         }
@@ -275,6 +289,14 @@ mod tests {
     }
 
     #[test]
+    fn an_event_goes_without_a_move() {
+        let intent = request("--event pay --identity try=p1 --from pending").unwrap();
+        let intent = intent.intent.unwrap();
+        assert_eq!((&*intent.event, intent.r#move), ("pay", None));
+        assert_eq!(intent.from_states, ["pending"]);
+    }
+
+    #[test]
     fn staying_is_a_move_and_an_empty_result_is_a_result() {
         let asked = request("--from paid --stay --result-code 204").unwrap();
         assert_eq!(asked.intent.unwrap().r#move, Some(Move::default()));
@@ -291,6 +313,11 @@ mod tests {
             "--initial new",
             "--json - --result -",
             "--stay --set a=1 --set a=2",
+            "--event pay --to paid",
+            "--event pay --stay",
+            "--event pay --once",
+            "--event pay --set a=1",
+            "--event pay --initial new",
         ] {
             assert_eq!(request(line).unwrap_err().exit, Exit::Usage, "{line}");
         }

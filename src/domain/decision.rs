@@ -1,10 +1,13 @@
 //! The answer of every call that judges.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::ids::{
-    Holder, IdentityName, IdentityValue, OperationId, ReservationId, ResourceId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, OperationId, ReservationId, ResourceId,
+    StateName,
 };
+use super::machine::MachineVersion;
 use super::outcome::StoredResult;
 use super::request::Ttl;
 use super::token::{FencingToken, Revision};
@@ -144,6 +147,14 @@ pub enum Rule {
     TooOld,
     /// The resource was forgotten, and must not come back.
     Forgotten,
+    /// No state that allows the event can come any more.
+    CannotCome,
+    /// The machine's file says what becomes of the event in this state.
+    AsSaid,
+    /// An identity value was never in force, and can no longer come into force.
+    NeverKnown,
+    /// The same operation as another event.
+    OtherEvent,
 }
 
 /// Writes each stable name once, for both directions; a rule without a name does not compile.
@@ -197,6 +208,10 @@ rule_names! {
     NoState => "NO_STATE",
     TooOld => "TOO_OLD",
     Forgotten => "FORGOTTEN",
+    CannotCome => "CANNOT_COME",
+    AsSaid => "AS_SAID",
+    NeverKnown => "NEVER_KNOWN",
+    OtherEvent => "OTHER_EVENT",
 }
 
 /// Names an incident; the same finding always has the same.
@@ -206,8 +221,10 @@ pub struct IncidentId(pub String);
 /// A judgement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What was found; the advice follows from it.
+    /// What was found; the advice follows from it,
     pub verdict: Verdict,
+    /// unless the machine knows better what its sender makes of an answer.
+    pub advice_instead: Option<Advice>,
     /// Who decided.
     pub layer: Layer,
     /// Why, exactly.
@@ -237,7 +254,7 @@ pub struct Decision {
 impl Decision {
     /// What the caller should do.
     pub fn advice(&self) -> Advice {
-        self.verdict.advice()
+        self.advice_instead.unwrap_or_else(|| self.verdict.advice())
     }
 }
 
@@ -254,6 +271,10 @@ pub struct Snapshot {
     pub live: Option<LiveRound>,
     /// Last change; `None`: never written.
     pub revision: Option<Revision>,
+    /// The version of the machine whose names this speaks in, if there is one.
+    pub machine: Option<MachineVersion>,
+    /// The events that the state allows. Told to those who ask for nothing else; else empty.
+    pub allowed: Arc<[EventName]>,
 }
 
 /// A live reservation as others see it.

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use crate::domain::ids::Kind;
+use crate::domain::judge::Unlawful;
+use crate::domain::machine::MachineVersion;
+
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
@@ -11,6 +15,36 @@ pub enum Fault {
         /// Path of the field, such as `intent.identity`.
         field: String,
         /// Completes the sentence.
+        reason: String,
+    },
+    /// An event was named for a kind without a machine.
+    #[error(
+        "no machine is in force for kind {kind}: apply one, or say in `move` where the request leads instead of naming an event"
+    )]
+    UnknownKind {
+        /// The kind.
+        kind: String,
+    },
+    /// The machine has no such event.
+    #[error("kind {kind} has no event {event} (version {version} of its machine is in force)")]
+    UnknownEvent {
+        /// The kind.
+        kind: String,
+        /// The event.
+        event: String,
+        /// The version in force.
+        version: MachineVersion,
+    },
+    /// A machine, or a version of one, that there is not.
+    #[error("{what}")]
+    NoSuchMachine {
+        /// A sentence.
+        what: String,
+    },
+    /// The resource and the machine in force do not belong together, or the machine cannot be read here.
+    #[error("{reason}")]
+    MachineMismatch {
+        /// A sentence that says what to do.
         reason: String,
     },
     /// A named limit of the resource was met; nothing was done.
@@ -58,4 +92,21 @@ pub enum Fault {
         "what is stored for this resource, or the timeline of all, cannot be trusted; nothing was done, and the log of the sidecar names the key"
     )]
     CorruptRecord,
+}
+
+impl Fault {
+    /// Why a request cannot be judged by the law in force.
+    pub(super) fn of_law(kind: &Kind, unlawful: Unlawful) -> Self {
+        let kind = kind.to_string();
+        match unlawful {
+            Unlawful::Field { field, reason } => Self::InvalidField { field, reason },
+            Unlawful::NoMachine => Self::UnknownKind { kind },
+            Unlawful::NoEvent { event, version } => Self::UnknownEvent {
+                kind,
+                event: event.to_string(),
+                version,
+            },
+            Unlawful::Mismatch(reason) => Self::MachineMismatch { reason },
+        }
+    }
 }

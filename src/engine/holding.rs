@@ -190,6 +190,10 @@ fn after_keepalive(fault: Fault) -> Fault {
             unknown()
         }
         Fault::InvalidField { .. }
+        | Fault::UnknownKind { .. }
+        | Fault::UnknownEvent { .. }
+        | Fault::NoSuchMachine { .. }
+        | Fault::MachineMismatch { .. }
         | Fault::LimitMet { .. }
         | Fault::NoSuchIncident
         | Fault::DeadlinePassed

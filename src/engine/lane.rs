@@ -4,12 +4,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::committer::Committer;
 use super::counts::Counts;
 use super::fault::Fault;
 use super::kept::{Kept, KeptHere};
+use super::laws::Laws;
 use super::leases::Leases;
 use super::narrow_keys::NarrowKeys;
 use super::reader::Reader;
@@ -38,6 +39,7 @@ pub(super) struct Shared {
     pub(super) committer: Committer,
     pub(super) reader: Reader,
     pub(super) leases: Leases,
+    pub(super) laws: Laws,
     pub(super) tasks: Tasks,
     /// When it is, for what is kept for a time.
     pub(super) clock: StoreClock,
@@ -74,9 +76,9 @@ impl Shared {
         if let (Ask::Transition(ask, _), Ok(Answer::Judged(decision))) = (&ticket.ask, &answer)
             && ask.purpose == Purpose::Commit
         {
-            let no_event: Arc<str> = Arc::default();
+            let event = ask.intent.event.as_ref();
             self.counts
-                .judged(ask.resource.kind(), &no_event, decision.verdict);
+                .judged(ask.resource.kind(), event, decision.verdict);
         }
         if let Ask::Reserve(_, _, lease) = &ticket.ask {
             match &answer {

@@ -7,7 +7,7 @@ use crate::engine::{Engine, Fault};
 use crate::proto::v1 as pb;
 
 use super::convert::page::Page;
-use super::convert::{answer, ask, counts, incident};
+use super::convert::{answer, ask, counts, incident, machine};
 use super::gate::Origin;
 use super::suspects::Suspects;
 
@@ -189,6 +189,54 @@ impl Calls {
         Ok(pb::CloseIncidentResponse {
             incident: Some(incident::to_wire(closed)),
         })
+    }
+
+    pub(super) async fn apply_machine(
+        &self,
+        request: pb::ApplyMachineRequest,
+        origin: &Origin,
+    ) -> Result<pb::ApplyMachineResponse, Fault> {
+        let engine = self.engine.get()?;
+        let applied = engine.apply_machine(request.source, origin.caller).await?;
+        Ok(machine::applied(applied))
+    }
+
+    pub(super) async fn list_machines(
+        &self,
+        _: pb::ListMachinesRequest,
+        origin: &Origin,
+    ) -> Result<pb::ListMachinesResponse, Fault> {
+        let all = self.engine.get()?.machines(origin.caller).await?;
+        let machines = all.iter().map(machine::without_file).collect();
+        Ok(pb::ListMachinesResponse { machines })
+    }
+
+    pub(super) async fn get_machine(
+        &self,
+        request: pb::GetMachineRequest,
+        origin: &Origin,
+    ) -> Result<pb::GetMachineResponse, Fault> {
+        let (kind, version) = machine::which(&request)?;
+        let engine = self.engine.get()?;
+        let found = engine
+            .machine(kind.clone(), version, origin.caller)
+            .await?
+            .ok_or_else(|| machine::none(&kind, version))?;
+        Ok(pb::GetMachineResponse {
+            machine: Some(machine::whole(&found)),
+        })
+    }
+
+    pub(super) async fn list_machine_versions(
+        &self,
+        request: pb::ListMachineVersionsRequest,
+        origin: &Origin,
+    ) -> Result<pb::ListMachineVersionsResponse, Fault> {
+        let kind = machine::kind(&request.kind)?;
+        let engine = self.engine.get()?;
+        let all = engine.machine_versions(kind, origin.caller).await?;
+        let machines = all.iter().map(machine::without_file).collect();
+        Ok(pb::ListMachineVersionsResponse { machines })
     }
 }
 

@@ -21,6 +21,7 @@ mod lanes;
 mod leases;
 mod limits;
 mod lost_replies;
+mod machines;
 mod old_rounds;
 mod once;
 mod one_commit;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fencepost::domain::digest::{Beside, Content, ContentDigest, Given};
 use fencepost::domain::ids::{
-    Holder, IdentityName, IdentityValue, Kind, OperationId, RequestId, ReservationId, ResourceId,
-    StateName,
+    EventName, Holder, IdentityName, IdentityValue, Kind, OperationId, RequestId, ReservationId,
+    ResourceId, StateName,
 };
 use fencepost::domain::machine::DigestRule;
 use fencepost::domain::outcome::StoredResult;
@@ -71,6 +71,7 @@ pub(crate) fn ask(resource: &ResourceId, operation: &str) -> Ask {
         resource: resource.clone(),
         intent: Intent {
             operation: OperationId::parse(operation).expect("an operation id"),
+            event: None,
             identity: [].into(),
             digest: ContentDigest::of_json(b"{}").expect("JSON"),
             beside: Beside::default(),
@@ -127,6 +128,12 @@ impl Ask {
 
     pub(crate) fn from(mut self, states: &[&str]) -> Self {
         self.0.intent.from = states.iter().map(|state| state_name(state)).collect();
+        self
+    }
+
+    /// What has happened, in the words of a machine.
+    pub(crate) fn event(mut self, event: &str) -> Self {
+        self.0.intent.event = Some(EventName::parse(event).expect("an event"));
         self
     }
 

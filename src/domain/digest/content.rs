@@ -45,7 +45,7 @@ impl Content {
     /// Reads a content. `rule` says what of it counts.
     pub fn read(given: Given<'_>, rule: &DigestRule) -> Result<Self, Invalid> {
         match (given, rule) {
-            (Given::Raw([]), DigestRule::None) => Ok(Self::plain(ContentDigest::none(), false)),
+            (Given::Raw([]), DigestRule::None) => Ok(Self::none()),
             (Given::Json(_) | Given::Raw(_) | Given::Digest(_), DigestRule::None) => Err(
                 Invalid::new("must be absent or an empty raw: the event compares no content"),
             ),
@@ -92,6 +92,11 @@ impl Content {
                 DigestRule::Whole | DigestRule::Include(_) | DigestRule::Exclude(_),
             ) => Ok(Self::plain(ContentDigest::given(digest)?, true)),
         }
+    }
+
+    /// Of a message that says nothing about its content.
+    pub fn none() -> Self {
+        Self::plain(ContentDigest::none(), false)
     }
 
     fn of(form: &[u8], parts: &[(&str, &Json<'_>)]) -> Self {

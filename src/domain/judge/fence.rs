@@ -1,5 +1,7 @@
 //! Fence, Lookup and Inspect: they only look.
 
+use std::sync::Arc;
+
 use super::sweep::too_old_draft;
 use super::{Certainty, Draft, Fold, Judged, OperationState, TokenRef};
 use crate::domain::decision::{Layer, Rule, Verdict};
@@ -82,7 +84,12 @@ impl Fold<'_> {
         Judged::Answered(Box::new(draft))
     }
 
-    pub(super) fn inspect(&self) -> Judged {
-        Judged::Answered(Box::new(self.bare_snapshot()))
+    pub(super) fn inspect(&mut self) -> Judged {
+        // What does not fit the law is shown as it is: nothing is judged here.
+        let allowed = match self.follow() {
+            Ok(()) => self.law.allowed_events(self.record.state.as_ref()),
+            Err(_) => Arc::default(),
+        };
+        Judged::Answered(Box::new(self.bare_snapshot(allowed)))
     }
 }

@@ -6,8 +6,10 @@
 
 mod alert;
 mod answer;
+mod by_machine;
 mod commit;
 mod fence;
+mod law;
 mod repeat;
 mod reserve;
 mod standing;
@@ -21,6 +23,7 @@ pub use answer::{Answer, Certainty, Draft, HeldRound, OperationState, TokenRef};
 pub use commit::{
     Gone, INLINE_BYTES_MAX, INLINE_OPERATION_BYTES_MAX, RecordWrite, ReservationChange,
 };
+pub use law::{Law, Unlawful};
 pub use standing::{Inconsistent, Standing, UNSAVED_COUNTS_MAX};
 pub use sweep::SWEPT_OPERATIONS_MAX;
 
@@ -69,6 +72,8 @@ pub enum Judged {
     Answered(Box<Draft>),
     /// It has to wait for the next commit.
     Later,
+    /// It cannot be judged by the law as it is believed to be; nothing of it was taken up.
+    Unlawful(Unlawful),
     /// A limit of the record was met; nothing of it was taken up.
     Limit {
         /// What there is too much of.
@@ -86,6 +91,9 @@ pub struct Fold<'a> {
     when: When,
     revision: Option<Revision>,
     standing: &'a Standing,
+    law: &'a Law,
+    /// Whether anything was judged by the law.
+    lawful: bool,
     record: Record,
     /// Whether the record's last round holds the resource, as the fold has left it.
     live: Option<TokenRef>,
@@ -121,6 +129,8 @@ impl<'a> Fold<'a> {
             when,
             revision: standing.revision(),
             standing,
+            law: &Law::NoFile,
+            lawful: false,
             record,
             live,
             changed: false,

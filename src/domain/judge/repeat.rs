@@ -1,8 +1,9 @@
 //! An operation that was decided before: the layers key, digest and replay.
 
 use super::alert::Found;
-use super::{Certainty, Draft, Fold, Judged};
-use crate::domain::decision::{IncidentId, Layer, Rule, Verdict};
+use super::{Certainty, Draft, Fold, Judged, Law};
+use crate::domain::decision::{Advice, IncidentId, Layer, Rule, Verdict};
+use crate::domain::digest::DigestScheme;
 use crate::domain::ids::Nonce;
 use crate::domain::incident::Incident;
 use crate::domain::record::{Operation, Raised};
@@ -19,8 +20,12 @@ impl Fold<'_> {
         let id = done.id.clone();
         *self.again.entry(id.clone()).or_default() += 1;
         let deliveries = self.deliveries(&done);
-        let mut draft = if !ask.intent.says_the_same(&done.digest) {
-            self.conflict(ask, done)
+        let without = done.digest.scheme() == DigestScheme::None;
+        let mut draft = if !without && !ask.intent.says_the_same(&done.digest) {
+            self.conflict(ask, done, Rule::OtherContent).fact()
+        } else if self.is_another_event(ask, &done) {
+            // Whether two names mean one event is for the law in force to say.
+            self.conflict(ask, done, Rule::OtherEvent)
         } else if done.verdict != Verdict::Applied {
             self.refused_again(ask, &done)
         } else {
@@ -39,6 +44,21 @@ impl Fold<'_> {
         let here = self.again.get(&done.id).copied().unwrap_or_default();
         let unsaved = self.standing.unsaved(&done.id);
         done.deliveries.and(unsaved).and(here).get()
+    }
+
+    /// Whether a request names another event than the operation was. An operation that no machine judged was none.
+    fn is_another_event(&mut self, ask: &Transition, done: &Operation) -> bool {
+        let (Some(named), Some(judged)) = (&ask.intent.event, &done.event) else {
+            return false;
+        };
+        if named == judged {
+            return false;
+        }
+        self.lawful = true;
+        match self.law {
+            Law::Machine(law) => !law.same_event((judged, done.machine), named),
+            Law::NoFile | Law::Unreadable(_) => true,
+        }
     }
 
     /// What the request that decided the operation is told.
@@ -125,10 +145,13 @@ impl Fold<'_> {
         self.showing(draft.incident(incident))
     }
 
-    fn conflict(&mut self, ask: &Transition, done: Operation) -> Draft {
-        let (verdict, rule) = (Verdict::Conflict, Rule::OtherContent);
+    fn conflict(&mut self, ask: &Transition, done: Operation, rule: Rule) -> Draft {
+        let verdict = Verdict::Conflict;
+        let settled = done.keeps_retrying.then_some(Advice::Acknowledge);
         let (before, now) = (done.digest.scheme(), ask.intent.digest.scheme());
-        let text = if before == now {
+        let text = if rule == Rule::OtherEvent {
+            "the operation was seen before as another event".to_owned()
+        } else if before == now {
             "the operation was seen before with other content".to_owned()
         } else {
             // The same content in another form cannot be told from another content.
@@ -137,7 +160,11 @@ impl Fold<'_> {
             )
         };
         let beside = &ask.intent.beside;
-        let fields = beside.differing(&done.digest, &done.fields, done.mark);
+        let fields = if rule == Rule::OtherEvent {
+            Vec::new()
+        } else {
+            beside.differing(&done.digest, &done.fields, done.mark)
+        };
         let found = Found {
             fields: &fields,
             ..Found::new(verdict, rule, &text)
@@ -148,10 +175,10 @@ impl Fold<'_> {
             None => self.raise_conflict(ask, done, found),
         };
         Draft::new(verdict, Layer::Digest, rule, text)
+            .advising(settled)
             .incident(Some(incident))
             .differing(fields)
             .first_time(time_ms)
-            .fact()
     }
 
     /// Raises an incident about a conflict, once: the operation remembers that it was raised.
@@ -197,22 +224,28 @@ impl Fold<'_> {
 
 /// The judgement that a finished operation carries, in the words it was first given in.
 pub(super) fn verdict_draft(done: &Operation) -> Draft {
-    let state = done.state.as_ref();
+    let (state, rule) = (done.state.as_ref(), done.rule);
+    let settled = done.verdict == Verdict::Rejected && done.keeps_retrying;
     let (layer, text) = if done.verdict == Verdict::OtherRound {
         (
             Layer::Identity,
             "the message belongs to a round that has been replaced".to_owned(),
         )
     } else if done.verdict == Verdict::Superseded {
-        (Layer::State, super::states::superseded_text(state))
-    } else if done.rule == Rule::Forgotten {
+        (Layer::State, super::states::superseded_text(rule, state))
+    } else if rule == Rule::Forgotten {
         (Layer::State, super::sweep::FORGOTTEN_TEXT.to_owned())
     } else if done.verdict == Verdict::Rejected {
-        (Layer::State, super::states::rejected_text(state))
+        let layer = if rule == Rule::NeverKnown {
+            Layer::Identity
+        } else {
+            Layer::State
+        };
+        (layer, super::states::rejected_text(rule, state))
     } else if done.rule == Rule::RanOnce {
         (Layer::Result, "the operation was recorded".to_owned())
     } else {
         (Layer::Result, "the move was made".to_owned())
     };
-    Draft::new(done.verdict, layer, done.rule, text)
+    Draft::new(done.verdict, layer, rule, text).advising(settled.then_some(Advice::Acknowledge))
 }

@@ -1,13 +1,16 @@
 //! Retention: what is too old to be judged, what is removed with a write that is made anyway, and what a sweep removes of a
 //! resource that nobody touches.
 
+use std::sync::Arc;
+
 use super::alert::Found;
+use super::law::Terms;
 use super::transition::Objection;
 use super::{Draft, Fold, Judged};
 use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::ids::{Nonce, OperationId};
 use crate::domain::record::Record;
-use crate::domain::request::{Intent, Transition};
+use crate::domain::request::Transition;
 use crate::domain::retention::When;
 
 /// Most operations in keys of their own that one sweep of a resource removes.
@@ -49,11 +52,12 @@ impl Fold<'_> {
         let mut trial = self.clone();
         let judged = trial.transition(ask, nonce);
         self.absent = trial.absent;
+        self.lawful |= trial.lawful;
         match judged {
-            Judged::Answered(draft) => {
-                Judged::Answered(Box::new(draft.told_only(self.bare_snapshot())))
-            }
-            other @ (Judged::Later | Judged::Limit { .. }) => other,
+            Judged::Answered(draft) => Judged::Answered(Box::new(
+                draft.told_only(self.bare_snapshot(Arc::default())),
+            )),
+            other @ (Judged::Later | Judged::Unlawful(_) | Judged::Limit { .. }) => other,
         }
     }
 
@@ -130,12 +134,13 @@ impl Fold<'_> {
 }
 
 impl Record {
-    /// Whether it was forgotten, and the intent would begin it anew.
-    pub(super) fn is_forgotten_for(&self, intent: &Intent) -> Option<Objection> {
-        let asks_for_it = intent.movement.is_some() || !intent.identity.is_empty();
-        (self.forgotten.is_some() && asks_for_it).then_some(Objection {
-            verdict: Verdict::Rejected,
-            rule: Rule::Forgotten,
-        })
+    /// Whether it was forgotten, and the request would begin it anew.
+    pub(super) fn is_forgotten_for(&self, terms: &Terms<'_>) -> Option<Objection> {
+        let asks_for_it = terms.moves || !terms.compare.is_empty();
+        (self.forgotten.is_some() && asks_for_it).then_some(Objection::new(
+            Verdict::Rejected,
+            Rule::Forgotten,
+            Layer::State,
+        ))
     }
 }

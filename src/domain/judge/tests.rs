@@ -7,9 +7,13 @@
 )]
 
 mod bounds;
+mod by_machine;
 mod evidence;
 mod fences;
 mod folds;
+mod lawful;
+mod machine_model;
+mod machine_sketch;
 mod message;
 mod model;
 mod play;
@@ -18,4 +22,5 @@ mod retention;
 mod rounds;
 mod sequences;
 mod states;
+mod versions;
 mod wishes;

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use super::alert::Found;
+use super::law::Terms;
 use super::repeat::verdict_draft;
-use super::{Draft, Fold, Judged};
+use super::{Draft, Fold, Judged, Law};
 use crate::domain::decision::{Layer, Rule, Verdict};
-use crate::domain::ids::{Nonce, OperationId};
+use crate::domain::ids::{IdentityName, Nonce, OperationId};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
     Deliveries, IDENTITY_NAMES_REMEMBERED_MAX, NamedValue, Operation, REPLACED_VALUES_MAX, Raised,
     Record, ValueHash,
 };
-use crate::domain::request::{Identity, Transition};
+use crate::domain::request::Transition;
 
 /// When to ask again for what is not allowed yet.
 pub(super) const EARLY_RETRY: Duration = Duration::from_secs(1);
@@ -22,6 +23,17 @@ pub(super) const EARLY_RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Objection {
     pub(super) verdict: Verdict,
     pub(super) rule: Rule,
+    pub(super) layer: Layer,
+}
+
+impl Objection {
+    pub(super) fn new(verdict: Verdict, rule: Rule, layer: Layer) -> Self {
+        Self {
+            verdict,
+            rule,
+            layer,
+        }
+    }
 }
 
 impl Fold<'_> {
@@ -34,29 +46,33 @@ impl Fold<'_> {
         {
             return self.too_old(ask);
         }
-        if let Some(refused) = self.stopped_by_fence(ask) {
+        let terms = match self.terms(&ask.intent) {
+            Ok(terms) => terms,
+            Err(unlawful) => return Judged::Unlawful(unlawful),
+        };
+        if let Some(refused) = self.stopped_by_fence(ask, &terms) {
             return Judged::Answered(Box::new(self.showing(refused)));
         }
-        if let Some(objection) = self.record.is_forgotten_for(&ask.intent) {
-            return self.turned_away(ask, nonce, objection, Layer::State);
+        if let Some(objection) = self.record.is_forgotten_for(&terms) {
+            return self.turned_away(ask, nonce, &terms, objection);
         }
-        if let Some(objection) = self.record.objects_to_identity(&ask.intent.identity) {
-            return self.turned_away(ask, nonce, objection, Layer::Identity);
+        if let Some(objection) = self.objects_to_identity(&terms) {
+            return self.turned_away(ask, nonce, &terms, objection);
         }
-        let Some(movement) = &ask.intent.movement else {
-            return self.applied(ask, nonce, Rule::RanOnce);
-        };
-        if let Some(objection) = self.record.objects_to_move(&ask.intent, movement) {
-            return self.turned_away(ask, nonce, objection, Layer::State);
+        if !terms.moves {
+            return self.applied(ask, nonce, &terms, Rule::RanOnce);
         }
-        if let Some(limit) = self.record.over_limit(movement) {
+        if let Some(objection) = self.record.objects_to_state(&terms) {
+            return self.turned_away(ask, nonce, &terms, objection);
+        }
+        if let Some(limit) = self.record.over_limit(&terms) {
             return limit;
         }
-        self.record.make(movement);
-        self.applied(ask, nonce, Rule::Moved)
+        self.record.make(&terms);
+        self.applied(ask, nonce, &terms, Rule::Moved)
     }
 
-    fn stopped_by_fence(&mut self, ask: &Transition) -> Option<Draft> {
+    fn stopped_by_fence(&mut self, ask: &Transition, terms: &Terms<'_>) -> Option<Draft> {
         match &ask.reservation {
             Some(reservation) if self.holds(reservation) => None,
             Some(reservation) => {
@@ -65,17 +81,17 @@ impl Fold<'_> {
                 let incident = self.evidence(ask, Found::new(Verdict::Fenced, rule, text), None);
                 Some(draft.incident(incident))
             }
-            None => self.live_round().map(|(round, _)| self.busy(round)),
+            None if terms.passes_holders() => None,
+            None => self
+                .live_round()
+                .map(|(round, _)| self.busy(round).advising(terms.advice_if_held())),
         }
     }
 
-    fn applied(&mut self, ask: &Transition, nonce: Nonce, rule: Rule) -> Judged {
+    fn applied(&mut self, ask: &Transition, nonce: Nonce, terms: &Terms<'_>, rule: Rule) -> Judged {
         let result = ask.result.clone().unwrap_or_default();
-        let objection = Objection {
-            verdict: Verdict::Applied,
-            rule,
-        };
-        let operation = self.finished(ask, nonce, objection, result.clone());
+        let found = Objection::new(Verdict::Applied, rule, Layer::Result);
+        let operation = self.finished(ask, nonce, terms, found, result.clone());
         let draft = verdict_draft(&operation)
             .result(result)
             .same_content_as(self.twin_of(ask, rule));
@@ -106,26 +122,37 @@ impl Fold<'_> {
         &mut self,
         ask: &Transition,
         nonce: Nonce,
+        terms: &Terms<'_>,
         objection: Objection,
-        layer: Layer,
     ) -> Judged {
-        let Objection { verdict, rule } = objection;
+        let Objection {
+            verdict,
+            rule,
+            layer,
+        } = objection;
+        let expected = if layer == Layer::State {
+            terms.expected()
+        } else {
+            Vec::new()
+        };
         if verdict == Verdict::TooEarly {
-            let text = super::states::early_text(rule, self.record.state.as_ref());
+            let text = super::states::early_text(rule, self.record.state.as_ref(), terms);
+            let expected = if terms.event.is_some() {
+                expected
+            } else {
+                ask.intent.from.clone()
+            };
             let draft = Draft::new(verdict, layer, rule, text)
                 .retry_after(EARLY_RETRY)
-                .expected(&ask.intent.from);
+                .expected(&expected);
             return Judged::Answered(Box::new(self.showing(draft)));
         }
-        let mut operation = self.finished(ask, nonce, objection, StoredResult::default());
-        let mut draft = verdict_draft(&operation);
+        let mut operation = self.finished(ask, nonce, terms, objection, StoredResult::default());
+        operation.expected = expected;
+        let mut draft = verdict_draft(&operation).expected(&operation.expected);
         let evidence = ask.result.clone().filter(|result| !result.is_empty());
-        if layer == Layer::State {
-            operation.expected.clone_from(&ask.intent.from);
-            draft = draft.expected(&ask.intent.from);
-        }
-        // A message of a replaced round is settled quietly, unless it says that its effect ran.
-        if layer == Layer::State || evidence.is_some() {
+        // What alerts nobody is settled quietly, unless the message says that its effect ran.
+        if terms.alerts(verdict) || evidence.is_some() {
             operation.raised = Raised::REFUSAL;
             let found = Found::new(verdict, rule, draft.explanation());
             let mut incident = self.found(ask, found, None);
@@ -144,12 +171,13 @@ impl Fold<'_> {
         &self,
         ask: &Transition,
         nonce: Nonce,
+        terms: &Terms<'_>,
         found: Objection,
         result: StoredResult,
     ) -> Operation {
         Operation {
             id: ask.intent.operation.clone(),
-            digest: ask.intent.digest.clone(),
+            digest: terms.digest(&ask.intent),
             verdict: found.verdict,
             rule: found.rule,
             result,
@@ -168,6 +196,9 @@ impl Fold<'_> {
             fields: ask.intent.field_hashes(nonce.mark()),
             expiry: Some(self.when.operation_expiry()),
             deliveries: Deliveries::default(),
+            event: terms.event_name().cloned(),
+            machine: terms.event.and(self.law.version()),
+            keeps_retrying: terms.keeps_retrying(),
         }
     }
 
@@ -178,62 +209,77 @@ impl Fold<'_> {
     }
 }
 
-impl Record {
+impl Fold<'_> {
     /// Every name must match. A value known to be replaced outweighs one that is not known yet.
-    fn objects_to_identity(&self, shown: &Identity) -> Option<Objection> {
-        let mut unknown = false;
-        for (name, value) in shown {
-            match self.identity.get(name) {
-                Some(known) if known.current == *value => {}
+    fn objects_to_identity(&self, terms: &Terms<'_>) -> Option<Objection> {
+        let mut unknown = None;
+        for (name, value) in &terms.compare {
+            match self.record.identity.get(*name) {
+                Some(known) if known.current.as_ref() == Some(value) => {}
                 Some(known) if known.replaced.contains(&ValueHash::of(name, value)) => {
-                    return Some(Objection {
-                        verdict: Verdict::OtherRound,
-                        rule: Rule::Replaced,
-                    });
+                    let (verdict, rule) = (Verdict::OtherRound, Rule::Replaced);
+                    return Some(Objection::new(verdict, rule, Layer::Identity));
                 }
-                Some(_) | None => unknown = true,
+                Some(_) | None => {
+                    let found = match self.law {
+                        Law::Machine(law) => self.record.unknown_value(law, name),
+                        Law::NoFile | Law::Unreadable(_) => {
+                            let (verdict, rule) = (Verdict::TooEarly, Rule::NotYetKnown);
+                            Objection::new(verdict, rule, Layer::Identity)
+                        }
+                    };
+                    // Of several, the one that will never come decides.
+                    if unknown.is_none() || found.verdict == Verdict::Rejected {
+                        unknown = Some(found);
+                    }
+                }
             }
         }
-        unknown.then_some(Objection {
-            verdict: Verdict::TooEarly,
-            rule: Rule::NotYetKnown,
-        })
+        unknown
     }
+}
 
+impl Record {
     /// Whether new identity names would be more than are remembered.
-    pub(super) fn too_many_names(&self, sets: &Identity) -> bool {
-        let new = sets
-            .keys()
-            .filter(|name| !self.identity.contains_key(*name))
+    pub(super) fn too_many_names(&self, terms: &Terms<'_>) -> bool {
+        let new = terms
+            .sets
+            .iter()
+            .filter(|(name, _)| !self.identity.contains_key(*name))
             .count();
         self.identity.len() + new > IDENTITY_NAMES_REMEMBERED_MAX
     }
 
-    /// Begins rounds of identity values; what they replace is remembered as replaced.
-    pub(super) fn set_identity(&mut self, sets: &Identity) {
-        for (name, value) in sets {
-            match self.identity.get_mut(name) {
-                Some(known) if known.current == *value => {}
-                Some(known) => {
-                    let before = ValueHash::of(name, &known.current);
-                    let begun = ValueHash::of(name, value);
-                    known
-                        .replaced
-                        .retain(|hash| *hash != begun && *hash != before);
-                    if known.replaced.len() >= REPLACED_VALUES_MAX {
-                        known.replaced.remove(0);
-                    }
-                    known.replaced.push(before);
-                    known.current = value.clone();
-                }
-                None => {
-                    let known = NamedValue {
-                        current: value.clone(),
-                        replaced: Vec::new(),
-                    };
-                    self.identity.insert(name.clone(), known);
-                }
+    /// Begins and ends rounds of identity values; what they replace is remembered as replaced.
+    pub(super) fn change_identity(&mut self, terms: &Terms<'_>) {
+        for (name, value) in &terms.sets {
+            let known = self.identity.entry((*name).clone()).or_default();
+            if known.current.as_ref() != Some(value) {
+                known.end(name);
+                let begun = ValueHash::of(name, value);
+                known.replaced.retain(|hash| *hash != begun);
+                known.current = Some((*value).clone());
             }
         }
+        for name in terms.clears {
+            if let Some(known) = self.identity.get_mut(&name.value) {
+                known.end(&name.value);
+            }
+        }
+    }
+}
+
+impl NamedValue {
+    /// Ends the round of the value in force.
+    fn end(&mut self, name: &IdentityName) {
+        let Some(current) = self.current.take() else {
+            return;
+        };
+        let before = ValueHash::of(name, &current);
+        self.replaced.retain(|hash| *hash != before);
+        if self.replaced.len() >= REPLACED_VALUES_MAX {
+            self.replaced.remove(0);
+        }
+        self.replaced.push(before);
     }
 }

@@ -42,9 +42,13 @@ const _: () = assert!(STATES_MAX <= STATES_REMEMBERED_MAX);
 pub struct MachineVersion(NonZeroU32);
 
 impl MachineVersion {
-    /// `None`: versions count from 1.
+    /// The highest there is: it is an int32 where callers read it.
+    pub const MAX: u32 = i32::MAX.unsigned_abs();
+
+    /// `None`: versions count from 1, up to [`Self::MAX`].
     pub fn new(number: u32) -> Option<Self> {
-        NonZeroU32::new(number).map(Self)
+        let number = NonZeroU32::new(number)?;
+        (number.get() <= Self::MAX).then_some(Self(number))
     }
 
     /// The number.

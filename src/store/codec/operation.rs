@@ -6,9 +6,10 @@ use super::refer::{Names, numbered};
 use super::{field, less, missing, nonce, plus};
 use crate::domain::decision::{Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme, FieldHashes};
-use crate::domain::ids::{Mark, Nonce, OperationId, StateName};
+use crate::domain::ids::{EventName, Mark, Nonce, OperationId, StateName};
 use crate::domain::incident::{verdict_code, verdict_from_code};
 use crate::domain::invalid::Invalid;
+use crate::domain::machine::MachineVersion;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{Deliveries, Operation, Raised};
 use crate::domain::retention::StoreTime;
@@ -132,6 +133,13 @@ pub(super) fn to_message<'a>(
             before.kept_s.wrapping_add(operation.time_ms / 1000),
         ),
         deliveries: operation.deliveries.unsaid(),
+        event: operation
+            .event
+            .as_ref()
+            .map(|event| event.as_str().to_owned())
+            .unwrap_or_default(),
+        machine_version: version_number(operation.machine),
+        keeps_retrying: operation.keeps_retrying,
     }
 }
 
@@ -197,7 +205,19 @@ pub(super) fn from_message(
             .ok_or_else(|| Invalid::new("operation.fields is no list of field hashes"))?,
         expiry: plus(message.expiry, before.kept_s.wrapping_add(time_ms / 1000)),
         deliveries: Deliveries::said(message.deliveries),
+        event: if message.event.is_empty() {
+            None
+        } else {
+            Some(field("operation.event", EventName::parse(&message.event))?)
+        },
+        machine: MachineVersion::new(message.machine_version),
+        keeps_retrying: message.keeps_retrying,
     })
+}
+
+/// 0: none.
+pub(super) fn version_number(version: Option<MachineVersion>) -> u32 {
+    version.map_or(0, MachineVersion::get)
 }
 
 /// An operation in a key of its own.

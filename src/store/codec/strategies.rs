@@ -11,10 +11,11 @@ use proptest::sample::select;
 use crate::domain::decision::{IncidentId, Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme, FieldHashes};
 use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Kind, Mark, Nonce, OperationId, RequestId, ResourceId,
-    StateName,
+    EventName, Holder, IdentityName, IdentityValue, Kind, Mark, Nonce, OperationId, RequestId,
+    ResourceId, StateName,
 };
 use crate::domain::incident::{Closing, Evidence, Incident, Reason, verdict_from_code};
+use crate::domain::machine::{Filed, Lineage, MachineHash, MachineVersion, Renaming};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
     Deliveries, LeaseId, NamedValue, Operation, PastRound, Raised, Record, Round, RoundEnd,
@@ -100,6 +101,36 @@ pub(super) fn moments() -> impl Strategy<Value = Option<StoreTime>> {
     option::of((1..=u64::MAX).prop_map(StoreTime::from_seconds))
 }
 
+fn events() -> impl Strategy<Value = EventName> {
+    names().prop_map(|name| EventName::parse(&name).unwrap())
+}
+
+fn versions() -> impl Strategy<Value = Option<MachineVersion>> {
+    (0..=MachineVersion::MAX).prop_map(MachineVersion::new)
+}
+
+/// Machines as they are kept; what their files say is not looked at.
+pub(super) fn filed() -> impl Strategy<Value = Filed> {
+    let events = btree_map(events(), option::of(events()), 0..4);
+    let renaming = (btree_map(states(), states(), 0..4), events);
+    let renaming = renaming.prop_map(|(states, events)| Renaming { states, events });
+    let version = (1..=MachineVersion::MAX).prop_map(|number| MachineVersion::new(number).unwrap());
+    let lineage = vec((version.clone(), renaming), 0..4).prop_map(Lineage::of);
+    let kind = names().prop_map(|name| Kind::parse(&name).unwrap());
+    let source = vec(any::<u8>(), 0..40).prop_map(Bytes::from);
+    let what = (kind, version, any::<[u8; 32]>(), source);
+    (what, any::<u64>(), lineage).prop_map(|((kind, version, hash, source), time_ms, lineage)| {
+        Filed {
+            kind,
+            version,
+            hash: MachineHash::from_bytes(hash),
+            source,
+            time_ms,
+            lineage,
+        }
+    })
+}
+
 pub(super) fn operations() -> impl Strategy<Value = Operation> {
     (
         (operation_ids(), digests(), verdicts(), rules(), results()),
@@ -112,9 +143,11 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
             moments(),
             any::<u32>(),
         ),
+        (option::of(events()), versions(), any::<bool>()),
     )
         .prop_map(
-            |((id, digest, verdict, rule, result), (time_ms, mark, round), rest)| {
+            |((id, digest, verdict, rule, result), (time_ms, mark, round), rest, law)| {
+                let (event, machine, keeps_retrying) = law;
                 let (state, expected, raised, fields, expiry, deliveries) = rest;
                 Operation {
                     id,
@@ -131,6 +164,9 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                     fields: FieldHashes::from_bytes(&fields).unwrap(),
                     expiry,
                     deliveries: Deliveries::said(deliveries),
+                    event,
+                    machine,
+                    keeps_retrying,
                 }
             },
         )
@@ -180,8 +216,9 @@ pub(super) fn visits() -> impl Strategy<Value = BTreeMap<StateName, Visit>> {
 
 pub(super) fn identities() -> impl Strategy<Value = BTreeMap<IdentityName, NamedValue>> {
     let name = names().prop_map(|name| IdentityName::parse(&name).unwrap());
-    let value = ("\\PC{1,20}", vec(hashes(), 0..5)).prop_map(|(current, replaced)| NamedValue {
-        current: IdentityValue::parse(&current).unwrap(),
+    let current = option::of("\\PC{1,20}");
+    let value = (current, vec(hashes(), 0..5)).prop_map(|(current, replaced)| NamedValue {
+        current: current.map(|current| IdentityValue::parse(&current).unwrap()),
         replaced,
     });
     btree_map(name, value, 0..4)
@@ -192,11 +229,17 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
     (
         (any::<u64>(), option::of(states()), visits(), identities()),
         (option::of(rounds()), vec(past, 0..=8)),
-        (vec(operations(), 0..4), any::<u64>(), moments(), moments()),
+        (
+            vec(operations(), 0..4),
+            any::<u64>(),
+            moments(),
+            moments(),
+            versions(),
+        ),
     )
         .prop_map(
             |((moves, state, visits, identity), (round, past_rounds), rest)| {
-                let (operations, spilled, touched, forgotten) = rest;
+                let (operations, spilled, touched, forgotten, machine) = rest;
                 Record {
                     moves,
                     state,
@@ -208,6 +251,7 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
                     spilled,
                     touched,
                     forgotten,
+                    machine,
                 }
             },
         )

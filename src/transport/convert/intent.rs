@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::digest::{Content, Given};
-use crate::domain::ids::{IdentityName, IdentityValue, OperationId, StateName};
+use crate::domain::ids::{EventName, IdentityName, IdentityValue, OperationId, StateName};
 use crate::domain::machine::DigestRule;
 use crate::domain::request::{FROM_STATES_MAX, IDENTITY_NAMES_MAX, Identity, Intent, Move};
 use crate::engine::Fault;
@@ -21,17 +21,27 @@ pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
     let identity = identity("intent.identity", &intent.identity)?;
     let from = from_states(&intent.from_states)?;
     let movement = intent.r#move.map(movement).transpose()?;
-    if movement.is_none() && !from.is_empty() {
+    let event = present(&intent.event)
+        .map(|event| at("intent.event", EventName::parse(event)))
+        .transpose()?;
+    if event.is_some() && movement.is_some() {
+        return Err(refused(
+            "intent.move",
+            "excludes `event`: the machine says where an event leads",
+        ));
+    }
+    if movement.is_none() && event.is_none() && !from.is_empty() {
         return Err(refused(
             "intent.from_states",
-            "must be absent without a move: where no state changes, none is judged",
+            "must be absent without a move or an event: where no state changes, none is judged",
         ));
     }
     let made_ms = span::moment("intent.operation_time", intent.operation_time)?;
     // Last, for it is the only part that takes time.
-    let content = content(intent.content.as_ref(), &DigestRule::Whole)?;
+    let content = content(intent.content.as_ref(), &DigestRule::Whole, event.is_some())?;
     Ok(Intent {
         operation,
+        event,
         identity,
         digest: content.digest,
         beside: content.beside,
@@ -42,11 +52,15 @@ pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
 }
 
 /// Reads the content under the rule that says what of it counts.
-fn content(content: Option<&Wire>, rule: &DigestRule) -> Result<Content, Fault> {
+fn content(content: Option<&Wire>, rule: &DigestRule, of_event: bool) -> Result<Content, Fault> {
     let (field, given) = match content {
         Some(Wire::Json(text)) => ("intent.json", Given::Json(text)),
         Some(Wire::Raw(bytes)) => ("intent.raw", Given::Raw(bytes)),
         Some(Wire::Digest(digest)) => ("intent.digest", Given::Digest(digest)),
+        // Whether the event may go without is for its machine to say.
+        None if of_event => {
+            return Ok(Content::none());
+        }
         None => {
             return Err(refused(
                 "intent.content",

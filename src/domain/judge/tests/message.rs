@@ -6,8 +6,8 @@ use super::play::{LEASE, Play};
 use crate::domain::decision::Verdict;
 use crate::domain::digest::{Content, Given};
 use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, ReservationId, ResourceId,
-    StateName,
+    EventName, Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, ReservationId,
+    ResourceId, StateName,
 };
 use crate::domain::judge::{Answer, Ask, HeldRound};
 use crate::domain::machine::DigestRule;
@@ -45,6 +45,7 @@ pub(super) fn identity(name: &str, value: &str) -> (IdentityName, IdentityValue)
 pub(super) struct Message {
     pub(super) operation: OperationId,
     pub(super) content: String,
+    pub(super) event: Option<EventName>,
     pub(super) identity: Identity,
     pub(super) from: Vec<StateName>,
     pub(super) movement: Option<Move>,
@@ -59,6 +60,7 @@ pub(super) fn once(id: &str) -> Message {
     Message {
         operation: operation(id),
         content: "10.00 EUR".to_owned(),
+        event: None,
         identity: Identity::new(),
         from: Vec::new(),
         movement: None,
@@ -79,7 +81,20 @@ pub(super) fn moves(id: &str, from: &str, to: &str) -> Message {
     message
 }
 
+/// A message that says what has happened, in the words of a machine.
+pub(super) fn happens(id: &str, event: &str) -> Message {
+    Message {
+        event: Some(EventName::parse(event).unwrap()),
+        ..once(id)
+    }
+}
+
 impl Message {
+    pub(super) fn starting(mut self, from: &[&str]) -> Self {
+        self.from = from.iter().map(|name| state(name)).collect();
+        self
+    }
+
     pub(super) fn content(mut self, content: &str) -> Self {
         content.clone_into(&mut self.content);
         self
@@ -139,6 +154,7 @@ impl Message {
         let content = Content::read(self.given(), &DigestRule::Whole).unwrap();
         let intent = Intent {
             operation: self.operation.clone(),
+            event: self.event.clone(),
             identity: self.identity.clone(),
             digest: content.digest,
             beside: content.beside,

@@ -237,6 +237,7 @@ impl World {
                         part_of_it.push(asked.1.clone());
                         again.push_back(asked);
                     }
+                    Judged::Unlawful(why) => panic!("there is no machine: {why:?}"),
                     Judged::Later => {
                         again.push_back(asked.clone());
                         later.push_back(asked);
