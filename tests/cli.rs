@@ -590,6 +590,13 @@ impl OperatorService for TwoPages {
     ) -> Result<Response<pb::ListMachineVersionsResponse>, Status> {
         Err(Status::unimplemented("it only lists"))
     }
+
+    async fn explain_resource(
+        &self,
+        _: Request<pb::ExplainResourceRequest>,
+    ) -> Result<Response<pb::ExplainResourceResponse>, Status> {
+        Err(Status::unimplemented("it only lists"))
+    }
 }
 
 /// Serves them until the test ends.

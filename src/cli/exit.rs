@@ -17,7 +17,7 @@ const MEANINGS: [(u8, &str); 12] = [
     (12, "ABANDON: the round is over"),
     (
         13,
-        "lookup: the operation was never seen; incidents: there is no such incident",
+        "lookup: the operation was never seen; incidents: there is no such incident; explain: nothing is known of it",
     ),
     (
         65,
@@ -81,7 +81,7 @@ pub(super) enum Exit {
     Refuse,
     /// ABANDON.
     Abandon,
-    /// `lookup`, `incidents`: nothing is known of it.
+    /// `lookup`, `incidents`, `explain`: nothing is known of it.
     NeverSeen,
     /// The request can never work.
     Invalid,

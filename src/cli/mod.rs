@@ -6,6 +6,7 @@ mod counts;
 mod demo;
 mod digest;
 mod exit;
+mod explain;
 mod incidents;
 mod json;
 mod machine;
@@ -79,6 +80,9 @@ enum Command {
     /// Tell what became of the messages that a sidecar was given, over its admin socket
     #[command(after_help = exit::of_a_question(&[]))]
     Counts(counts::CountsArgs),
+    /// Tell the story of a resource, and why an operation was answered as it was, over the sidecar's admin socket
+    #[command(after_help = exit::of_a_question(&[13]))]
+    Explain(explain::ExplainArgs),
     /// Check, show, draw and compare machine files, and put them in force
     #[command(subcommand, after_help = exit::of_a_question(&[]))]
     Machine(machine::MachineCommand),
@@ -160,6 +164,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Incidents(args) => args.run().await,
         Command::Digest(args) => args.run(),
         Command::Counts(args) => args.run().await,
+        Command::Explain(args) => args.run().await,
         Command::Machine(command) => command.run().await,
         Command::Proto(args) => args.run(),
     };

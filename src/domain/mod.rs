@@ -2,6 +2,7 @@
 
 pub mod decision;
 pub mod digest;
+pub mod explain;
 pub mod ids;
 pub mod incident;
 pub mod invalid;

@@ -21,6 +21,7 @@ mod reader;
 mod round;
 mod sparing;
 mod store_clock;
+mod story;
 mod sweeper;
 mod tally;
 mod tasks;

@@ -13,6 +13,7 @@ mod lease;
 pub mod link;
 mod machine;
 mod session;
+mod story;
 pub mod sweep;
 mod timeline;
 mod txn;

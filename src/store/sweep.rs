@@ -16,13 +16,20 @@ use crate::domain::token::Revision;
 /// Records in a page. With the largest there are they fit into a reply.
 const RECORDS_PER_PAGE: usize = 128;
 /// Operations of one resource in a page. With the largest results they fit into a reply.
-const OPERATIONS_PER_PAGE: usize = 64;
+pub(super) const OPERATIONS_PER_PAGE: usize = 64;
 /// Incidents in a page.
 const INCIDENTS_PER_PAGE: usize = 64;
 
 /// Where a page ended; the next begins behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(Vec<u8>);
+
+impl Cursor {
+    /// The last key of the page.
+    pub(super) fn key(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 /// A page of what was looked for. Keys that are foreign or damaged are left out: whoever asks for them is told.
 #[derive(Clone, Debug)]
@@ -139,7 +146,11 @@ fn part_bound(key: &[u8], mark: u8) -> Vec<u8> {
     [key, &[mark]].concat()
 }
 
-fn page<T>(found: &[PbKeyValue], asked: usize, read: impl Fn(&PbKeyValue) -> Option<T>) -> Page<T> {
+pub(super) fn page<T>(
+    found: &[PbKeyValue],
+    asked: usize,
+    read: impl Fn(&PbKeyValue) -> Option<T>,
+) -> Page<T> {
     let full = found.len() >= asked;
     let last = found.last().filter(|_| full);
     Page {

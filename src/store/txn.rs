@@ -23,7 +23,7 @@ use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
 pub use batch::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,
 };
-pub(super) use reply::{batch_outcome, malformed, one_value, read_outcome};
+pub(super) use reply::{batch_outcome, malformed, one_value, read_outcome, which_are_there};
 
 use super::codec;
 use super::commit::{Commit, MachineGuard, ReadAsk, ReservationGuard, ReservationWrite};
@@ -337,6 +337,11 @@ impl Reading {
         gets.extend(self.resources.iter().flat_map(ResourceKeys::gets));
         Txn::new().and_then(gets)
     }
+}
+
+/// Asks which of these keys there are, without their values.
+pub(super) fn are_there(keys: &[Key]) -> Txn {
+    Txn::new().and_then(keys.iter().map(get_revision).collect::<Vec<_>>())
 }
 
 /// Puts a value unless the key exists; otherwise gets what is there.

@@ -7,7 +7,7 @@ use crate::engine::{Engine, Fault};
 use crate::proto::v1 as pb;
 
 use super::convert::page::Page;
-use super::convert::{answer, ask, counts, incident, machine};
+use super::convert::{answer, ask, counts, incident, machine, story};
 use super::gate::Origin;
 use super::suspects::Suspects;
 
@@ -237,6 +237,17 @@ impl Calls {
         let all = engine.machine_versions(kind, origin.caller).await?;
         let machines = all.iter().map(machine::without_file).collect();
         Ok(pb::ListMachineVersionsResponse { machines })
+    }
+
+    pub(super) async fn explain_resource(
+        &self,
+        request: pb::ExplainResourceRequest,
+        origin: &Origin,
+    ) -> Result<pb::ExplainResourceResponse, Fault> {
+        let (resource, operation) = story::which(request)?;
+        let engine = self.engine.get()?;
+        let told = engine.explain(resource, operation, origin.caller).await?;
+        Ok(story::to_wire(told))
     }
 }
 

@@ -93,4 +93,12 @@ impl OperatorService for Operator {
         let (request, origin) = opened(request);
         answered(self.0.list_machine_versions(request, &origin).await)
     }
+
+    async fn explain_resource(
+        &self,
+        request: Request<pb::ExplainResourceRequest>,
+    ) -> Result<Response<pb::ExplainResourceResponse>, Status> {
+        let (request, origin) = opened(request);
+        answered(self.0.explain_resource(request, &origin).await)
+    }
 }

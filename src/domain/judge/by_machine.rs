@@ -69,7 +69,10 @@ impl Record {
     }
 
     /// When any of these states was last left.
-    pub(super) fn last_left<'s>(&self, states: impl Iterator<Item = &'s StateName>) -> Option<u64> {
+    pub(in crate::domain) fn last_left<'s>(
+        &self,
+        states: impl Iterator<Item = &'s StateName>,
+    ) -> Option<u64> {
         states
             .filter_map(|state| self.visits.get(state)?.left)
             .max()

@@ -10,6 +10,7 @@ mod by_machine;
 mod commit;
 mod fence;
 mod law;
+mod look;
 mod repeat;
 mod reserve;
 mod standing;
@@ -24,6 +25,7 @@ pub use commit::{
     Gone, INLINE_BYTES_MAX, INLINE_OPERATION_BYTES_MAX, RecordWrite, ReservationChange,
 };
 pub use law::{Law, Unlawful};
+pub use look::Look;
 pub use standing::{Inconsistent, Standing, UNSAVED_COUNTS_MAX};
 pub use sweep::SWEPT_OPERATIONS_MAX;
 

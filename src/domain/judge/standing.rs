@@ -165,6 +165,22 @@ impl Standing {
         ids.is_subset(&self.known_absent)
     }
 
+    /// The finished operations in the record, oldest first.
+    pub fn inline(&self) -> &[Operation] {
+        &self.record.operations
+    }
+
+    /// How many finished operations have keys of their own.
+    pub fn spilled(&self) -> u64 {
+        self.record.spilled
+    }
+
+    /// A finished operation, in the record or in a key of its own.
+    pub fn operation(&self, id: &OperationId, now: StoreTime) -> Option<Operation> {
+        let inline = self.inline().iter().find(|inline| inline.id == *id);
+        inline.or_else(|| self.kept_apart(id, now)).cloned()
+    }
+
     /// Whether the record knows a round by this name, live or over.
     pub fn names(&self, round: Nonce) -> bool {
         let last = self.record.round.as_ref();

@@ -22,5 +22,6 @@ mod retention;
 mod rounds;
 mod sequences;
 mod states;
+mod stories;
 mod versions;
 mod wishes;

@@ -106,6 +106,17 @@ pub(in crate::store) fn one_value(
     }
 }
 
+/// Which of so many keys there are.
+pub(in crate::store) fn which_are_there(
+    reply: PbTxnResponse,
+    asked: usize,
+) -> Result<Vec<bool>, StoreError> {
+    let mut responses = reply.responses.into_iter();
+    (0..asked)
+        .map(|_| Ok(one_value(&mut responses)?.is_some()))
+        .collect()
+}
+
 /// Takes as many responses as there are keys, also if one of them turns out corrupt. The outer error: a malformed reply.
 fn seen(
     keys: &ResourceKeys,

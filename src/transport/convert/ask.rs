@@ -108,7 +108,7 @@ fn reservation(text: &str) -> Result<ReservationId, Fault> {
     at("reservation_id", ReservationId::parse(text))
 }
 
-fn resource(resource: Option<pb::Resource>) -> Result<ResourceId, Fault> {
+pub(super) fn resource(resource: Option<pb::Resource>) -> Result<ResourceId, Fault> {
     let Some(resource) = resource else {
         return Err(refused("resource", "is required"));
     };

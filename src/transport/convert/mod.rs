@@ -9,6 +9,7 @@ pub(super) mod machine;
 pub(super) mod page;
 mod result;
 mod span;
+pub(super) mod story;
 
 use crate::domain::invalid::Invalid;
 use crate::engine::Fault;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::decision::{Decision, IncidentId, Snapshot};
+use crate::domain::explain::incident_ids;
 use crate::domain::ids::{Kind, Nonce, OperationId, ReservationId, ResourceId};
 use crate::domain::incident::{Evidence, Incident};
 use crate::domain::judge::{
@@ -163,6 +164,9 @@ impl Play {
     /// The first report stays; other evidence is added to it, each piece once.
     fn raise(&mut self, incident: Incident) {
         let id = incident.id.0.split('.').next().unwrap().to_owned();
+        let mut findable = incident_ids(&incident.resource, &incident.operation);
+        let found = findable.any(|possible| possible.0 == id);
+        assert!(found, "a story would not find {incident:?}");
         let known = self
             .incidents
             .entry(IncidentId(id))

@@ -1,0 +1,129 @@
+//! What a person must judge or has judged.
+
+use super::words::{self, at, count, list};
+use super::{Telling, Topic};
+use crate::domain::decision::{IncidentId, Rule, Verdict};
+use crate::domain::ids::{OperationId, ResourceId};
+use crate::domain::incident::Incident;
+
+/// Every finding that an incident can be about. The key of an incident follows from its resource, its operation and its
+/// finding, so those of an operation are found without looking through all.
+const FINDINGS: [(Verdict, Rule); 14] = [
+    (Verdict::Conflict, Rule::OtherContent),
+    (Verdict::Conflict, Rule::OtherEvent),
+    (Verdict::Replayed, Rule::OtherResult),
+    (Verdict::Fenced, Rule::Over),
+    (Verdict::Fenced, Rule::DoneWithoutRound),
+    (Verdict::Expired, Rule::TooOld),
+    (Verdict::Superseded, Rule::AlreadyMoved),
+    (Verdict::Superseded, Rule::AsSaid),
+    (Verdict::OtherRound, Rule::Replaced),
+    (Verdict::Rejected, Rule::Passed),
+    (Verdict::Rejected, Rule::CannotCome),
+    (Verdict::Rejected, Rule::AsSaid),
+    (Verdict::Rejected, Rule::NeverKnown),
+    (Verdict::Rejected, Rule::Forgotten),
+];
+
+/// The ids of all incidents that there can be about an operation.
+pub fn incident_ids(
+    resource: &ResourceId,
+    operation: &OperationId,
+) -> impl Iterator<Item = IncidentId> {
+    let of = |(verdict, rule)| Incident::id_of(resource, operation, verdict, rule);
+    FINDINGS.into_iter().map(of)
+}
+
+impl Telling<'_> {
+    /// Incidents about the operations told of, in the order in which they were found first.
+    pub(super) fn incidents(&mut self) {
+        let gathered = self.gathered;
+        for incident in &gathered.incidents {
+            let text = self.of_incident(incident);
+            self.say(Topic::Incident, text);
+        }
+        if gathered.more_incidents > 0 {
+            let text = format!(
+                "… and {} more about these operations.",
+                gathered.more_incidents
+            );
+            self.say(Topic::Incident, text);
+        }
+        let (_, beside) = gathered.told();
+        if gathered.incidents.is_empty() {
+            self.say(
+                Topic::Incident,
+                "There is no incident about these operations.",
+            );
+        }
+        if beside > 0 || self.look.snapshot.revision.is_none() {
+            let kind = gathered.resource.kind();
+            let text = format!(
+                "Incidents about other operations are not looked for; `fencepost incidents --kind {kind}` lists all."
+            );
+            self.say(Topic::Incident, text);
+        }
+    }
+
+    fn of_incident(&self, incident: &Incident) -> String {
+        let now = self.gathered.when.wall_ms;
+        let mut text = format!(
+            "Incident {} about {:?}: {}",
+            incident.id.0,
+            incident.operation,
+            finding(incident)
+        );
+        let times = u64::from(incident.again) + 1;
+        let first = at(incident.time_ms, now);
+        text.push_str(&format!(
+            "; found {}, first at {first}",
+            count(times, "time", "times")
+        ));
+        if incident.again > 0 {
+            text.push_str(&format!(", last at {}", at(incident.last_ms, now)));
+        }
+        if let Some(sender) = &incident.sender {
+            text.push_str(&format!(", first from {sender:?}"));
+        }
+        let evidence = u64::try_from(incident.evidence_count()).unwrap_or(u64::MAX);
+        if evidence > 0 {
+            let results = count(
+                evidence,
+                "result that was not taken is kept",
+                "results that were not taken are kept",
+            );
+            text.push_str(&format!("; {results}: the effect may have run"));
+        }
+        text.push_str(&match (&incident.closing, incident.is_open()) {
+            (_, true) => ". It is open.".to_owned(),
+            (Some(closing), false) => {
+                let by = &closing.by;
+                format!(
+                    ". {by:?} closed it at {}: {:?}.",
+                    at(closing.time_ms, now),
+                    closing.reason.to_string()
+                )
+            }
+            (None, false) => ". It is closed.".to_owned(),
+        });
+        text
+    }
+}
+
+/// What was found, and where the contents differ.
+pub(super) fn finding(incident: &Incident) -> String {
+    let mut text = format!(
+        "{} ({}), {}",
+        words::verdict(incident.verdict),
+        incident.rule.as_str(),
+        incident.explanation
+    );
+    if !incident.fields.is_empty() {
+        let fields = incident.fields.iter().map(|field| match field.as_str() {
+            "" => "the content as a whole".to_owned(),
+            field => format!("{field:?}"),
+        });
+        text.push_str(&format!("; it differs at {}", list(fields)));
+    }
+    text
+}
