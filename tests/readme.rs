@@ -415,7 +415,7 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| operations of one resource whose deliveries are counted between two writes | {UNSAVED_COUNTS_MAX} |",
         "| resources swept at once; operations of one swept in one commit | {SWEPT_AT_ONCE_MAX}; {SWEPT_OPERATIONS_MAX} |",
         "| machine file | {FILE_BYTES_MAX/1024} KiB, {STATES_MAX} states, {EVENTS_MAX} events |",
-        "| kinds with a machine in force; names that all versions of one rename | {MACHINES_MAX}; {SUCCESSORS_MAX} |",
+        "| kinds with a machine in force; names and former digest rules that all versions of one remember | {MACHINES_MAX}; {SUCCESSORS_MAX} |",
         "| log lines of one kind of trouble | {LINES_MAX} a second, the rest counted |",
     ];
     assert_eq!(rows, told.map(filled));

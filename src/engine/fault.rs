@@ -6,6 +6,9 @@ use crate::domain::ids::Kind;
 use crate::domain::judge::Unlawful;
 use crate::domain::machine::MachineVersion;
 
+/// When to ask again once the machine of a kind has become known.
+const LAW_RETRY: Duration = Duration::from_millis(50);
+
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
@@ -46,6 +49,14 @@ pub enum Fault {
     MachineMismatch {
         /// A sentence that says what to do.
         reason: String,
+    },
+    /// The machine changed while the call was read; nothing was done.
+    #[error(
+        "the machine of this kind has just changed; nothing was done, ask again with the same ids"
+    )]
+    MachineChanged {
+        /// When to ask again.
+        retry_after: Duration,
     },
     /// A named limit of the resource was met; nothing was done.
     #[error("{what}; the limit is {limit}")]
@@ -105,6 +116,9 @@ impl Fault {
                 kind,
                 event: event.to_string(),
                 version,
+            },
+            Unlawful::Unread => Self::MachineChanged {
+                retry_after: LAW_RETRY,
             },
             Unlawful::Mismatch(reason) => Self::MachineMismatch { reason },
         }

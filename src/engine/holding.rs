@@ -194,6 +194,7 @@ fn after_keepalive(fault: Fault) -> Fault {
         | Fault::UnknownEvent { .. }
         | Fault::NoSuchMachine { .. }
         | Fault::MachineMismatch { .. }
+        | Fault::MachineChanged { .. }
         | Fault::LimitMet { .. }
         | Fault::NoSuchIncident
         | Fault::DeadlinePassed

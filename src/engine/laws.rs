@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::{error, info};
 
 use super::tasks::Tasks;
-use crate::domain::ids::Kind;
+use crate::domain::ids::{EventName, Kind};
 use crate::domain::judge::Law;
-use crate::domain::machine::Filed;
+use crate::domain::machine::{DigestRule, Filed};
 use crate::domain::token::{Revision, Timeline};
 use crate::store::{MachineGuard, MachineNews, Store, StoreError};
 
@@ -32,6 +32,15 @@ impl LawSince {
         self.since
             .map_or(MachineGuard::Absent, MachineGuard::InForceSince)
     }
+}
+
+/// What of a message's content counts, as far as is known before it is judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The rule of the event.
+    pub rule: DigestRule,
+    /// Whether it may turn out otherwise, so that the content must be kept.
+    pub may_change: bool,
 }
 
 /// The table. Cheap to clone.
@@ -69,6 +78,26 @@ impl Laws {
             return LawSince::default();
         }
         known.by_kind.get(kind).cloned().unwrap_or_default()
+    }
+
+    /// What of a message's content counts, as far as is known.
+    pub(super) fn counted(
+        &self,
+        kind: &Kind,
+        event: Option<&EventName>,
+        timeline: Timeline,
+    ) -> Counted {
+        let law = self.of(kind, timeline).law;
+        let rule = match (&law, event) {
+            (Law::Machine(machine), Some(name)) => {
+                machine.event(name).map(|event| event.event.digest.clone())
+            }
+            (Law::Machine(_) | Law::NoFile | Law::Unreadable(_), _) => None,
+        };
+        Counted {
+            rule: rule.unwrap_or_default(),
+            may_change: event.is_some() || law.version().is_some(),
+        }
     }
 
     /// Reads what a kind is judged by, if the table does not show what was just found.

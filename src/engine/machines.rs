@@ -6,10 +6,10 @@ use tracing::{info, warn};
 use super::clock::wall_clock_ms;
 use super::facade::{Caller, Engine, question_failed};
 use super::fault::Fault;
-use super::laws::MACHINES_MAX;
+use super::laws::{Counted, MACHINES_MAX};
 use super::pace::Pace;
 use super::ticket::{Progress, UNKNOWN_RETRY};
-use crate::domain::ids::Kind;
+use crate::domain::ids::{EventName, Kind};
 use crate::domain::machine::{Filed, Finding, Machine, MachineVersion, Succession, succession};
 use crate::store::StoreError;
 
@@ -140,6 +140,12 @@ impl Engine {
         Err(Fault::Overloaded {
             retry_after: UNKNOWN_RETRY,
         })
+    }
+
+    /// What of a message's content counts, as far as is known here; for sure it is known where it is judged.
+    pub fn counted(&self, kind: &Kind, event: Option<&EventName>) -> Counted {
+        let timeline = self.shared.store.timeline();
+        self.shared.laws.counted(kind, event, timeline)
     }
 
     /// The machines in force, by kind.

@@ -32,5 +32,6 @@ pub use clock::{Boottime, Clock};
 pub use counts::{COUNT_ROWS_MAX, Count};
 pub use facade::{Caller, Engine, EngineOptions, Known, OperationState, Reserved};
 pub use fault::Fault;
+pub use laws::Counted;
 pub use machines::Applied;
 pub use sweeper::Swept;

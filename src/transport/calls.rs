@@ -3,7 +3,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::engine::{Engine, Fault};
+use crate::domain::ids::{EventName, Kind};
+use crate::engine::{Counted, Engine, Fault};
 use crate::proto::v1 as pb;
 
 use super::convert::page::Page;
@@ -62,13 +63,19 @@ impl Calls {
         request: pb::TransitionRequest,
         origin: &Origin,
     ) -> Result<pb::TransitionResponse, Fault> {
+        let slot = self.engine.clone();
+        // Without an engine nothing is judged.
+        let counted = move |kind: &Kind, event: Option<&EventName>| {
+            let engine = slot.get();
+            engine.map_or_else(|_| Counted::default(), |engine| engine.counted(kind, event))
+        };
         let ask = if ask::digests_slowly(&request) {
             let turn = Arc::clone(&origin.slow_digests).acquire_owned();
             let turn = tokio::time::timeout(origin.caller.deadline.left(), turn).await;
             let turn = turn.map_err(|_| Fault::DeadlinePassed)?;
             let peer = origin.peer.clone();
             let reading = tokio::task::spawn_blocking(move || {
-                let read = ask::transition(request, peer.as_str());
+                let read = ask::transition(request, peer.as_str(), counted);
                 // Kept to the end, also if the caller has gone.
                 drop(turn);
                 read
@@ -78,7 +85,7 @@ impl Calls {
                 retry_after: NOT_READY_RETRY_AFTER,
             })??
         } else {
-            ask::transition(request, origin.peer.as_str())?
+            ask::transition(request, origin.peer.as_str(), counted)?
         };
         self.suspects.look_at(&ask);
         let decision = self.engine.get()?.transition(ask, origin.caller).await?;

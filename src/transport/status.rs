@@ -21,6 +21,7 @@ fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
         Fault::UnknownEvent { .. } => (Code::NotFound, "UNKNOWN_EVENT"),
         Fault::NoSuchMachine { .. } => (Code::NotFound, "NO_SUCH_MACHINE"),
         Fault::MachineMismatch { .. } => (Code::FailedPrecondition, "MACHINE_MISMATCH"),
+        Fault::MachineChanged { .. } => (Code::Unavailable, "MACHINE_CHANGED"),
         Fault::LimitMet { .. } => (Code::ResourceExhausted, "LIMIT_MET"),
         Fault::NoSuchIncident => (Code::NotFound, "UNKNOWN_INCIDENT"),
         Fault::Overloaded { .. } => (Code::ResourceExhausted, "OVERLOADED"),
@@ -35,6 +36,7 @@ fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
 fn retry_after(fault: &Fault) -> Option<Duration> {
     match fault {
         Fault::Overloaded { retry_after }
+        | Fault::MachineChanged { retry_after }
         | Fault::StoreUnavailable { retry_after }
         | Fault::Stopping { retry_after }
         | Fault::UnknownOutcome { retry_after } => Some(*retry_after),
@@ -119,6 +121,11 @@ mod tests {
                 },
                 Code::FailedPrecondition,
                 "MACHINE_MISMATCH",
+            ),
+            (
+                Fault::MachineChanged { retry_after: SOON },
+                Code::Unavailable,
+                "MACHINE_CHANGED",
             ),
             (
                 Fault::Overloaded { retry_after: SOON },

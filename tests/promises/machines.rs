@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use fencepost::domain::decision::{Decision, Layer, Rule, Verdict};
 use fencepost::domain::ids::{Kind, ResourceId};
-use fencepost::engine::{Applied, Fault};
+use fencepost::domain::outcome::StoredResult;
+use fencepost::engine::clock::wall_clock_ms;
+use fencepost::engine::{Applied, Clock, EngineOptions, Fault};
 use futures_util::future::join_all;
 
 use crate::support::ask::{Ask, ask, body, fresh_resource, reserve, resource_of as resource};
@@ -415,7 +417,146 @@ async fn whether_a_machine_is_in_force_is_told_truly_when_replies_are_lost(backe
     }
 }
 
+/// A bill that is paid once; `digest` says what of the payment counts.
+fn bill(kind: &str, version: u32, digest: &str) -> String {
+    format!(
+        "kind: {kind}\nversion: {version}\nretention: 1h\nstates: {{ due: {{}}, paid: {{}} , gone: {{ final: true }} }}\n\
+         events:\n  make: {{ creates: due }}\n  pay: {{ from: [due], to: paid, digest: {digest} }}\n  \
+         end: {{ from: [paid], to: gone }}\n"
+    )
+}
+
+fn pay(bill: &ResourceId, content: &str) -> Ask {
+    ask(bill, "pay").event("pay").json(content)
+}
+
+async fn what_an_event_leaves_out_of_its_digest_tells_no_two_messages_apart(backend: Backend) {
+    let one = backend.sidecar().await;
+    let (two, _plan) = deaf(&backend).await;
+    let kind = fresh_kind();
+    one.install(&bill(&kind, 1, "{ exclude: [/sent_at, /nonce] }"))
+        .await;
+    let bill = resource(&kind, "1");
+    applied(&one.transition(&make(&bill)).await);
+    let sent = [
+        r#"{"amount": 10, "sent_at": "22:00", "nonce": 1}"#,
+        r#"{"nonce": 2, "amount": 10.0, "sent_at": "22:05"}"#,
+        r#"{"amount": 10}"#,
+    ];
+    applied(&two.transition(&pay(&bill, sent[0])).await);
+    for content in sent {
+        for sidecar in [&one, &two] {
+            replayed(
+                &sidecar.transition(&pay(&bill, content)).await,
+                &StoredResult::default(),
+            );
+        }
+    }
+    let other = two
+        .transition(&pay(&bill, r#"{"amount": 11, "sent_at": "22:00"}"#))
+        .await;
+    judged(&other, Verdict::Conflict, Layer::Digest, Rule::OtherContent);
+    assert_eq!(other.differing, ["/amount"]);
+    // A text that holds JSON has no parts, so nothing of it is left out.
+    let text = resource(&kind, "2");
+    applied(&one.transition(&make(&text)).await);
+    let held = r#""{\"amount\": 10, \"sent_at\": \"22:00\"}""#;
+    applied(&one.transition(&pay(&text, held)).await);
+    replayed(
+        &two.transition(&pay(&text, held)).await,
+        &StoredResult::default(),
+    );
+}
+
+async fn what_is_compared_is_what_was_stored_under_every_version(backend: Backend) {
+    let one = backend.sidecar().await;
+    let (two, _plan) = deaf(&backend).await;
+    let kind = fresh_kind();
+    one.install(&bill(&kind, 1, "{ include: [/amount, /currency] }"))
+        .await;
+    let bill_1 = resource(&kind, "1");
+    applied(&one.transition(&make(&bill_1)).await);
+    let lacking = two.try_transition(&pay(&bill_1, r#"{"amount": 10}"#)).await;
+    assert!(
+        matches!(&lacking, Err(Fault::InvalidField { field, reason })
+            if field == "intent.json" && reason.contains("/currency")),
+        "{lacking:?}"
+    );
+    let first = r#"{"amount": 10, "currency": "EUR", "note": "a"}"#;
+    let again = r#"{"amount": 10.00, "currency": "EUR", "note": "b"}"#;
+    let other = r#"{"amount": 11, "currency": "EUR", "note": "a"}"#;
+    applied(&one.transition(&pay(&bill_1, first)).await);
+    for rule in [None, Some("{ exclude: [/note] }"), Some("none")] {
+        if let Some(rule) = rule {
+            let version = if rule == "none" { 3 } else { 2 };
+            one.install(&bill(&kind, version, rule)).await;
+        }
+        for sidecar in [&one, &two] {
+            replayed(
+                &sidecar.transition(&pay(&bill_1, again)).await,
+                &StoredResult::default(),
+            );
+            let told = sidecar.transition(&pay(&bill_1, other)).await;
+            judged(&told, Verdict::Conflict, Layer::Digest, Rule::OtherContent);
+            assert_eq!(told.differing, ["/amount"], "{rule:?}");
+        }
+    }
+    // What was read under the rule before is stored and compared under the one in force.
+    let bill_2 = resource(&kind, "2");
+    applied(&two.transition(&make(&bill_2)).await);
+    applied(&two.transition(&pay(&bill_2, first)).await);
+    replayed(
+        &one.transition(&pay(&bill_2, other)).await,
+        &StoredResult::default(),
+    );
+}
+
+async fn a_machine_says_how_long_its_operations_are_kept(backend: Backend) {
+    let clock = Clock::default();
+    let options = || EngineOptions {
+        clock: clock.clone(),
+        ..EngineOptions::default()
+    };
+    let (one, _) = backend.keeping(options()).await;
+    let (two, _) = backend.keeping(options()).await;
+    let kind = fresh_kind();
+    one.install(&bill(&kind, 1, "none").replace("states:", "forget: 2h\nstates:"))
+        .await;
+    let ended = resource(&kind, "1");
+    let paid = resource(&kind, "2");
+    let made = wall_clock_ms();
+    for bill in [&ended, &paid] {
+        applied(&one.transition(&make(bill)).await);
+        applied(&one.transition(&pay(bill, "1")).await);
+    }
+    let end = ask(&ended, "end").event("end");
+    applied(&one.transition(&end).await);
+    let step = Duration::from_secs(65 * 60);
+    clock.pass(step);
+    for sidecar in [&one, &two] {
+        sidecar.engine.sweep().await.expect("a sweep is made");
+    }
+    let late = two.transition(&end.clone().made_at(made)).await;
+    judged(&late, Verdict::Expired, Layer::Key, Rule::TooOld);
+    assert_eq!(one.state(&ended).await, "gone");
+    // Past an hour without its last touch, and two of being untouched, the one at rest is forgotten, and no other is.
+    for _ in 0..100 {
+        clock.pass(step);
+        for sidecar in [&one, &two] {
+            sidecar.engine.sweep().await.expect("a sweep is made");
+        }
+        if one.state(&ended).await.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(one.state(&ended).await, "");
+    assert_eq!(two.state(&paid).await, "paid");
+}
+
 engines! {
+    what_an_event_leaves_out_of_its_digest_tells_no_two_messages_apart,
+    what_is_compared_is_what_was_stored_under_every_version,
+    a_machine_says_how_long_its_operations_are_kept,
     a_machine_judges_at_every_sidecar_from_the_moment_it_is_in_force,
     versions_only_rise_and_what_they_drop_is_accounted_for,
     of_different_files_that_are_offered_at_once_one_is_put_in_force,

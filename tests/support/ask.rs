@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost::domain::digest::{Beside, Content, ContentDigest, Given};
+use fencepost::domain::digest::{Beside, Content, ContentDigest, Given, Sent};
 use fencepost::domain::ids::{
     EventName, Holder, IdentityName, IdentityValue, Kind, OperationId, RequestId, ReservationId,
     ResourceId, StateName,
@@ -121,6 +121,12 @@ impl Ask {
     /// Its content, read under a rule.
     pub(crate) fn content(mut self, given: Given<'_>, rule: &DigestRule) -> Self {
         let content = Content::read(given, rule).expect("a content");
+        let sent = match given {
+            Given::Json(text) => Sent::Json(text.to_vec().into()),
+            Given::Raw(bytes) => Sent::Raw(bytes.to_vec().into()),
+            Given::Digest(digest) => Sent::Digest(digest.to_vec().into()),
+        };
+        let content = content.keeping(sent);
         self.0.intent.digest = content.digest;
         self.0.intent.beside = content.beside;
         self

@@ -60,7 +60,7 @@ impl Fold<'_> {
 
     pub(super) fn lookup(&mut self, ask: &Lookup) -> Judged {
         let draft = match self.find(&ask.operation) {
-            None if ask.made_ms.is_some_and(|made| self.when.too_old(made)) => {
+            None if ask.made_ms.is_some_and(|made| self.too_old_now(made)) => {
                 Draft::known(OperationState::Expired, Some(too_old_draft()))
             }
             None => Draft::known(OperationState::NeverSeen, None),

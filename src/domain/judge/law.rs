@@ -3,18 +3,20 @@
 //! Everything that judges a move asks the [`Terms`]: they are the same whether the request itself says from where to where
 //! or an event of a machine does.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Fold;
 use crate::domain::decision::{Advice, Verdict};
-use crate::domain::digest::{ContentDigest, DigestScheme};
+use crate::domain::digest::{Content, ContentDigest, DigestScheme};
 use crate::domain::ids::{EventName, IdentityName, IdentityValue, StateName};
 use crate::domain::machine::{
     At, DigestRule, EventInForce, InForce, MachineVersion, OnRefusal, Origin, OtherRound,
     SecondKey, Starts, WhileHeld,
 };
-use crate::domain::record::Record;
-use crate::domain::request::{Intent, Move};
+use crate::domain::record::{Operation, Record};
+use crate::domain::request::{Intent, Move, Transition};
+use crate::domain::retention::Keeping;
 
 /// What the resources of a kind are judged by.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +36,18 @@ impl Law {
         match self {
             Self::Machine(machine) => Some(machine.version()),
             Self::NoFile | Self::Unreadable(_) => None,
+        }
+    }
+
+    /// How long what is kept of a resource; `configured`: without a machine.
+    pub fn keeping(&self, configured: Keeping, record: &Record) -> Keeping {
+        match self {
+            Self::Machine(machine) => {
+                let state = record.state.as_ref();
+                let state = state.map(|state| machine.successor(record.machine, state));
+                machine.keeping(configured, state)
+            }
+            Self::NoFile | Self::Unreadable(_) => configured,
         }
     }
 
@@ -65,6 +79,8 @@ pub enum Unlawful {
         /// The version that does not have it.
         version: MachineVersion,
     },
+    /// The content was read under another rule than the one that counts, and was not kept.
+    Unread,
     /// Record and law do not belong together, or the law cannot be read.
     Mismatch(String),
 }
@@ -76,6 +92,24 @@ impl Unlawful {
             reason: reason.into(),
         }
     }
+}
+
+/// A request with its content read under a rule: digests that were made under different rules are never compared.
+pub(super) fn read_under<'t>(
+    ask: &'t Transition,
+    rule: &DigestRule,
+) -> Result<Cow<'t, Transition>, Unlawful> {
+    let intent = &ask.intent;
+    if intent.beside.is_under(&intent.digest, rule) {
+        return Ok(Cow::Borrowed(ask));
+    }
+    let sent = intent.beside.sent().ok_or(Unlawful::Unread)?;
+    let content = Content::read(sent.given(), rule)
+        .map_err(|invalid| Unlawful::field(sent.field(), invalid.to_string()))?;
+    let mut again = ask.clone();
+    again.intent.digest = content.digest;
+    again.intent.beside = content.beside;
+    Ok(Cow::Owned(again))
 }
 
 type Named<'t> = (&'t IdentityName, &'t IdentityValue);
@@ -193,6 +227,12 @@ impl<'t> Terms<'t> {
         }
     }
 
+    /// What of the content counts.
+    pub(super) fn digest_rule(&self) -> &'t DigestRule {
+        self.event
+            .map_or(&DigestRule::Whole, |(event, _)| &event.event.digest)
+    }
+
     /// What tells the same content from another.
     pub(super) fn digest(&self, intent: &Intent) -> ContentDigest {
         match self.event {
@@ -257,6 +297,7 @@ impl<'a> Fold<'a> {
     #[must_use]
     pub fn under(mut self, law: &'a Law) -> Self {
         self.law = law;
+        self.when.keeping = law.keeping(self.when.keeping, &self.record);
         self
     }
 
@@ -277,6 +318,24 @@ impl<'a> Fold<'a> {
             Law::NoFile | Law::Unreadable(_) if intent.event.is_some() => Err(Unlawful::NoMachine),
             Law::NoFile | Law::Unreadable(_) => Ok(Terms::without_machine(intent)),
         }
+    }
+
+    /// What of the content counted when an operation was judged.
+    pub(super) fn rule_then(&mut self, done: &Operation) -> Result<&'a DigestRule, Unlawful> {
+        let (Some(event), Some(version)) = (&done.event, done.machine) else {
+            return Ok(&DigestRule::Whole);
+        };
+        let law: &'a Law = self.law;
+        if let Law::Machine(machine) = law
+            && let Some(rule) = machine.digest_then(event, version)
+        {
+            return Ok(rule);
+        }
+        self.follow()?;
+        Err(Unlawful::Mismatch(format!(
+            "the operation was judged as event {event} of version {version} of its machine, which the one in force does not \
+             follow: apply version {version} or a higher one again"
+        )))
     }
 
     /// Brings the record to the version in force. It is written only with the next change.

@@ -1,15 +1,41 @@
 //! An operation that was decided before: the layers key, digest and replay.
 
+use std::borrow::Cow;
+
 use super::alert::Found;
-use super::{Certainty, Draft, Fold, Judged, Law};
+use super::law::read_under;
+use super::{Certainty, Draft, Fold, Judged, Law, Unlawful};
 use crate::domain::decision::{Advice, IncidentId, Layer, Rule, Verdict};
-use crate::domain::digest::DigestScheme;
+use crate::domain::digest::{ContentDigest, DigestScheme};
 use crate::domain::ids::Nonce;
 use crate::domain::incident::Incident;
+use crate::domain::machine::DigestRule;
 use crate::domain::record::{Operation, Raised};
 use crate::domain::request::Transition;
 
 impl Fold<'_> {
+    /// The request, with its content read as the operation's was.
+    pub(super) fn comparable<'t>(
+        &mut self,
+        ask: &'t Transition,
+        done: &Operation,
+    ) -> Result<Cow<'t, Transition>, Unlawful> {
+        let json = |digest: &ContentDigest| digest.scheme() == DigestScheme::JsonV1;
+        // Of all others no part can be chosen: they are compared as they are, or were not compared at all.
+        if !json(&done.digest) || !json(&ask.intent.digest) {
+            return Ok(Cow::Borrowed(ask));
+        }
+        match self.rule_then(done) {
+            Ok(rule) => read_under(ask, rule),
+            // The whole content in the form that is stored says the same under every rule that leaves that form.
+            Err(unlawful) => {
+                let whole = read_under(ask, &DigestRule::Whole)?;
+                let same = whole.intent.says_the_same(&done.digest);
+                if same { Ok(whole) } else { Err(unlawful) }
+            }
+        }
+    }
+
     /// Answers a request whose operation is already finished.
     pub(super) fn repeat(&mut self, ask: &Transition, nonce: Nonce, done: Operation) -> Judged {
         let expired = done.expired(self.when.now);
@@ -70,7 +96,7 @@ impl Fold<'_> {
         let draft = if applied {
             draft
                 .result(done.result.clone())
-                .same_content_as(self.twin_of(ask, done.rule))
+                .same_content_as(self.twin_of(ask, done))
         } else {
             draft
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::alert::Found;
 use super::law::Terms;
 use super::transition::Objection;
-use super::{Draft, Fold, Judged};
+use super::{Draft, Fold, Judged, Law};
 use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::ids::{Nonce, OperationId};
 use crate::domain::record::Record;
@@ -29,6 +29,12 @@ pub(super) fn too_old_draft() -> Draft {
 }
 
 impl Fold<'_> {
+    /// Whether what was made then may have been forgotten. How long is remembered is for the law in force to say.
+    pub(super) fn too_old_now(&mut self, made_ms: u64) -> bool {
+        self.lawful = true;
+        self.when.too_old(made_ms)
+    }
+
     /// Refuses what may have been done, answered and forgotten. It needs no entry of its own: it stays too old.
     pub(super) fn too_old(&mut self, ask: &Transition) -> Judged {
         let draft = too_old_draft();
@@ -77,6 +83,12 @@ impl Fold<'_> {
         if self.writes() {
             return Judged::Later;
         }
+        if matches!(self.law, Law::Unreadable(_)) {
+            // For how long anything is kept is not known here.
+            return Judged::Answered(Box::new(Draft::swept()));
+        }
+        // How long is for the law in force to say.
+        self.lawful = true;
         let When { now, .. } = self.when;
         for id in apart.iter().take(SWEPT_OPERATIONS_MAX) {
             let inline = self.record.operations.iter().any(|found| found.id == *id);

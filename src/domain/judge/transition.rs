@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::alert::Found;
-use super::law::Terms;
+use super::law::{Terms, read_under};
 use super::repeat::verdict_draft;
 use super::{Draft, Fold, Judged, Law};
 use crate::domain::decision::{Layer, Rule, Verdict};
+use crate::domain::digest::{DigestScheme, FieldHashes};
 use crate::domain::ids::{IdentityName, Nonce, OperationId};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
@@ -39,10 +40,13 @@ impl Objection {
 impl Fold<'_> {
     pub(super) fn transition(&mut self, ask: &Transition, nonce: Nonce) -> Judged {
         if let Some(done) = self.find(&ask.intent.operation) {
-            return self.repeat(ask, nonce, done);
+            return match self.comparable(ask, &done) {
+                Ok(ask) => self.repeat(&ask, nonce, done),
+                Err(unlawful) => Judged::Unlawful(unlawful),
+            };
         }
         if let Some(made_ms) = ask.intent.made_ms
-            && self.when.too_old(made_ms)
+            && self.too_old_now(made_ms)
         {
             return self.too_old(ask);
         }
@@ -50,6 +54,11 @@ impl Fold<'_> {
             Ok(terms) => terms,
             Err(unlawful) => return Judged::Unlawful(unlawful),
         };
+        let read = match read_under(ask, terms.digest_rule()) {
+            Ok(read) => read,
+            Err(unlawful) => return Judged::Unlawful(unlawful),
+        };
+        let ask = &*read;
         if let Some(refused) = self.stopped_by_fence(ask, &terms) {
             return Judged::Answered(Box::new(self.showing(refused)));
         }
@@ -94,15 +103,15 @@ impl Fold<'_> {
         let operation = self.finished(ask, nonce, terms, found, result.clone());
         let draft = verdict_draft(&operation)
             .result(result)
-            .same_content_as(self.twin_of(ask, rule));
+            .same_content_as(self.twin_of(ask, &operation));
         self.keep(operation);
         Judged::Answered(Box::new(self.showing(draft)))
     }
 
     /// Another operation that did the same with the same content, as far as the record shows at once.
-    pub(super) fn twin_of(&self, ask: &Transition, rule: Rule) -> Option<OperationId> {
+    pub(super) fn twin_of(&self, ask: &Transition, done: &Operation) -> Option<OperationId> {
         let intent = &ask.intent;
-        if !intent.beside.says_something() {
+        if !intent.beside.says_something() || done.digest.scheme() == DigestScheme::None {
             return None;
         }
         // Those before it, for one whose reply was lost is in the record itself.
@@ -110,7 +119,9 @@ impl Fold<'_> {
         let before = inline.take_while(|other| other.id != intent.operation);
         let twin = before.filter(|other| {
             other.verdict == Verdict::Applied
-                && other.rule == rule
+                && other.rule == done.rule
+                // Under one version an event's digests are made under one rule.
+                && (&other.event, other.machine) == (&done.event, done.machine)
                 && other.fields.same_move(intent.movement.as_ref())
                 && intent.says_the_same(&other.digest)
         });
@@ -175,9 +186,15 @@ impl Fold<'_> {
         found: Objection,
         result: StoredResult,
     ) -> Operation {
+        let digest = terms.digest(&ask.intent);
+        let fields = if digest.scheme() == DigestScheme::None {
+            FieldHashes::default()
+        } else {
+            ask.intent.field_hashes(nonce.mark())
+        };
         Operation {
             id: ask.intent.operation.clone(),
-            digest: terms.digest(&ask.intent),
+            digest,
             verdict: found.verdict,
             rule: found.rule,
             result,
@@ -193,7 +210,7 @@ impl Fold<'_> {
                 .flatten(),
             expected: Vec::new(),
             raised: Raised::default(),
-            fields: ask.intent.field_hashes(nonce.mark()),
+            fields,
             expiry: Some(self.when.operation_expiry()),
             deliveries: Deliveries::default(),
             event: terms.event_name().cloned(),

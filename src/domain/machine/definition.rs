@@ -9,6 +9,7 @@ use super::place::{At, Place};
 use crate::domain::ids::{EventName, IdentityName, Kind, StateName};
 use crate::domain::record::{IDENTITY_NAMES_REMEMBERED_MAX, STATES_REMEMBERED_MAX};
 use crate::domain::request::{IDENTITY_NAMES_MAX, TTL_SECONDS_MAX, TTL_SECONDS_MIN};
+use crate::domain::retention::{RETENTION_MAX, RETENTION_MIN};
 
 /// Most states of a machine.
 pub const STATES_MAX: usize = 64;
@@ -24,8 +25,10 @@ pub const MACHINE_IDENTITY_NAMES_MAX: usize = IDENTITY_NAMES_REMEMBERED_MAX;
 pub const LIST_ITEMS_MAX: usize = 64;
 /// Longest JSON Pointer, in bytes.
 pub const POINTER_BYTES_MAX: usize = 256;
-/// Shortest and longest retention, retry window and time until a resource is forgotten.
-pub const RETENTION: (Duration, Duration) = (
+/// Shortest and longest retention and time until a resource is forgotten: as without a machine.
+pub const RETENTION: (Duration, Duration) = (RETENTION_MIN, RETENTION_MAX);
+/// Shortest and longest retry window of a sender.
+pub const RETRY_WINDOW: (Duration, Duration) = (
     Duration::from_secs(1),
     Duration::from_secs(10 * 366 * 24 * 60 * 60),
 );

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Machine;
-use super::definition::{Effect, Event, MachineVersion, Otherwise};
+use super::definition::{DigestRule, Effect, Event, MachineVersion, Otherwise};
 use super::graph::{Graph, StateSet};
 use crate::domain::ids::{EventName, IdentityName, StateName};
+use crate::domain::retention::Keeping;
 
 /// Most names that all versions of one machine together say what stands for: what a record of the oldest version may have
 /// to be led through, and what is kept beside the file in force.
@@ -19,12 +20,20 @@ pub struct Renaming {
     pub states: BTreeMap<StateName, StateName>,
     /// Each dropped event, and the one that stands for it since; `None`: none does.
     pub events: BTreeMap<EventName, Option<EventName>>,
+    /// What of the content counted until then, for each event of which it changed or that was dropped.
+    pub digests: BTreeMap<EventName, DigestRule>,
 }
 
 impl Renaming {
-    /// How many names it speaks of.
+    /// How many names it speaks of; a pointer of a content counts as one for each begun 128 bytes.
     pub fn len(&self) -> usize {
-        self.states.len() + self.events.len()
+        let digests = self.digests.values().map(|rule| match rule {
+            DigestRule::Whole | DigestRule::None => 1,
+            DigestRule::Include(pointers) | DigestRule::Exclude(pointers) => {
+                1 + pointers.iter().map(|it| 1 + it.len() / 128).sum::<usize>()
+            }
+        });
+        self.states.len() + self.events.len() + digests.sum::<usize>()
     }
 
     /// Whether it speaks of none.
@@ -56,9 +65,30 @@ impl Lineage {
             events: events
                 .map(|(from, to)| (from.value.clone(), to.as_ref().map(|to| to.value.clone())))
                 .collect(),
+            digests: BTreeMap::new(),
         };
         if !renaming.is_empty() {
             self.0.insert(machine.definition().version.value, renaming);
+        }
+        self
+    }
+
+    /// With what of the contents counted in the version before, where a further one says otherwise.
+    #[must_use]
+    pub fn remembering(mut self, before: &Machine, machine: &Machine) -> Self {
+        let now = machine.definition();
+        let rule_now = |name: &EventName| {
+            let mut events = now.events.iter();
+            events
+                .find(|event| event.name.value == *name)
+                .map(|event| &event.digest)
+        };
+        for event in &before.definition().events {
+            let name = &event.name.value;
+            if rule_now(name) != Some(&event.digest) {
+                let version = self.0.entry(now.version.value).or_default();
+                version.digests.insert(name.clone(), event.digest.clone());
+            }
         }
         self
     }
@@ -189,6 +219,23 @@ impl InForce {
         &self.machine
     }
 
+    /// How long what is kept of a resource in a state. Only one that nothing leaves is forgotten, if the file says when.
+    pub fn keeping(&self, configured: Keeping, state: Option<&StateName>) -> Keeping {
+        let definition = self.machine.definition();
+        let operations = definition.retention.value;
+        let mut states = definition.states.iter();
+        let at_rest = states.any(|known| known.is_final && Some(&known.name.value) == state);
+        let forget = definition.forget.as_ref().map(|forget| forget.value);
+        Keeping {
+            operations,
+            // Not shorter than what it tells of.
+            incidents: configured.incidents.max(operations),
+            forget: forget
+                .filter(|_| at_rest)
+                .map(|forget| forget.max(operations)),
+        }
+    }
+
     /// What its versions so far say of names that earlier ones had.
     pub fn lineage(&self) -> &Lineage {
         &self.lineage
@@ -237,6 +284,19 @@ impl InForce {
         let then = self.lineage.event(judged.1, judged.0);
         let now = self.event(named).map(|event| &event.event.name.value);
         then.is_some() && then == now
+    }
+
+    /// What of the content counted for an event when a version judged it. `None`: no such version is known here.
+    pub fn digest_then(&self, event: &EventName, version: MachineVersion) -> Option<&DigestRule> {
+        if version > self.version() {
+            return None;
+        }
+        let mut later = self.lineage.after(Some(version));
+        let changed = later.find_map(|names| names.digests.get(event));
+        changed.or_else(|| {
+            let at = *self.events.get(event)?;
+            Some(&self.machine.definition().events.get(at)?.digest)
+        })
     }
 
     /// The events that a state allows; `None`: the resource does not exist.

@@ -22,8 +22,8 @@ mod yaml;
 pub use definition::{
     CLAIM_SECONDS, Definition, DigestRule, EVENT_IDENTITY_NAMES_MAX, EVENTS_MAX, Effect, Event,
     FILE_BYTES_MAX, Interrupted, LIST_ITEMS_MAX, MACHINE_IDENTITY_NAMES_MAX, MachineVersion,
-    OnRefusal, Origin, OtherRound, Otherwise, POINTER_BYTES_MAX, RETENTION, Receipt, STATES_MAX,
-    SecondKey, State, Successors, Upstream, WhileHeld, Words,
+    OnRefusal, Origin, OtherRound, Otherwise, POINTER_BYTES_MAX, RETENTION, RETRY_WINDOW, Receipt,
+    STATES_MAX, SecondKey, State, Successors, Upstream, WhileHeld, Words,
 };
 pub use diff::{Change, Difference, difference};
 pub use disposition::{Disposition, Refusal};

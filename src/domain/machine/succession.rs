@@ -72,11 +72,12 @@ pub fn succession(
     let (version, hash) = (definition.version.value, offered.hash());
     let place = definition.version.place;
     let lineage = match in_force {
-        None => Lineage::default(),
+        None => Lineage::default().followed_by(offered),
         Some(known) if known.version > version => return Succession::Lower,
         Some(known) if known.version == version && known.hash == hash => return Succession::Same,
         Some(known) => {
-            let findings = match known.open() {
+            let law = known.open();
+            let findings = match &law {
                 Ok(law) => difference(law.machine(), offered).findings,
                 Err(why) => alone(
                     place,
@@ -87,15 +88,18 @@ pub fn succession(
             if !findings.is_empty() {
                 return Succession::Refused(findings);
             }
-            known.lineage.clone()
+            let lineage = known.lineage.clone().followed_by(offered);
+            match law {
+                Ok(law) => lineage.remembering(law.machine(), offered),
+                Err(_) => lineage,
+            }
         }
     };
-    let lineage = lineage.followed_by(offered);
     if lineage.names() > SUCCESSORS_MAX {
         return Succession::Refused(alone(
             place,
             format!(
-                "all versions of {} together rename {} states and events",
+                "all versions of {} together rename {} states and events, or change what of their contents counts",
                 definition.kind.value,
                 lineage.names()
             ),

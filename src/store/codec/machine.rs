@@ -5,7 +5,8 @@ use super::{at_most, field};
 use crate::domain::ids::{EventName, Kind, StateName};
 use crate::domain::invalid::Invalid;
 use crate::domain::machine::{
-    FILE_BYTES_MAX, Filed, Lineage, MachineHash, MachineVersion, Renaming, SUCCESSORS_MAX,
+    DigestRule, FILE_BYTES_MAX, Filed, Lineage, MachineHash, MachineVersion, Renaming,
+    SUCCESSORS_MAX,
 };
 use crate::proto::store_v1 as pb;
 
@@ -25,6 +26,11 @@ pub(super) fn to_message(filed: &Filed) -> pb::Machine {
                     renamed(name.as_str(), successor)
                 })
                 .collect(),
+            digests: names
+                .digests
+                .iter()
+                .map(|(event, rule)| former(event, rule))
+                .collect(),
         }
     });
     pb::Machine {
@@ -39,10 +45,9 @@ pub(super) fn to_message(filed: &Filed) -> pb::Machine {
 
 pub(super) fn from_message(message: pb::Machine) -> Result<Filed, Invalid> {
     at_most("source", message.source.len(), FILE_BYTES_MAX)?;
-    let names = message.renamings.iter();
-    let names = names.map(|names| names.states.len() + names.events.len());
-    at_most("renamings", names.sum(), SUCCESSORS_MAX)?;
     let renamings = message.renamings.iter().map(renaming);
+    let lineage = Lineage::of(renamings.collect::<Result<Vec<_>, _>>()?);
+    at_most("renamings", lineage.names(), SUCCESSORS_MAX)?;
     let hash: Result<[u8; 32], _> = message.hash.as_ref().try_into();
     Ok(Filed {
         kind: field("kind", Kind::parse(&message.kind))?,
@@ -52,7 +57,7 @@ pub(super) fn from_message(message: pb::Machine) -> Result<Filed, Invalid> {
             .map_err(|_| Invalid::new("hash is not 32 bytes long"))?,
         source: message.source,
         time_ms: message.time_ms,
-        lineage: Lineage::of(renamings.collect::<Result<Vec<_>, _>>()?),
+        lineage,
     })
 }
 
@@ -60,6 +65,20 @@ fn renamed(name: &str, successor: &str) -> pb::Renamed {
     pb::Renamed {
         name: name.to_owned(),
         successor: successor.to_owned(),
+    }
+}
+
+fn former(event: &EventName, rule: &DigestRule) -> pb::FormerDigest {
+    let (rule, pointers) = match rule {
+        DigestRule::Whole => (0, &[][..]),
+        DigestRule::Include(pointers) => (1, &pointers[..]),
+        DigestRule::Exclude(pointers) => (2, &pointers[..]),
+        DigestRule::None => (3, &[][..]),
+    };
+    pb::FormerDigest {
+        event: event.as_str().to_owned(),
+        rule,
+        pointers: pointers.to_vec(),
     }
 }
 
@@ -80,6 +99,18 @@ fn renaming(message: &pb::Renaming) -> Result<(MachineVersion, Renaming), Invali
             Some(field("renamings.events.successor", successor)?)
         };
         names.events.insert(name, successor);
+    }
+    for former in &message.digests {
+        let event = field("renamings.digests.event", EventName::parse(&former.event))?;
+        let pointers = former.pointers.clone();
+        let rule = match (former.rule, pointers.is_empty()) {
+            (0, true) => DigestRule::Whole,
+            (1, _) => DigestRule::Include(pointers),
+            (2, _) => DigestRule::Exclude(pointers),
+            (3, true) => DigestRule::None,
+            _ => return Err(Invalid::new("renamings.digests.rule is none that there is")),
+        };
+        names.digests.insert(event, rule);
     }
     Ok((version("renamings.version", message.version)?, names))
 }

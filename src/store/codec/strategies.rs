@@ -15,7 +15,7 @@ use crate::domain::ids::{
     ResourceId, StateName,
 };
 use crate::domain::incident::{Closing, Evidence, Incident, Reason, verdict_from_code};
-use crate::domain::machine::{Filed, Lineage, MachineHash, MachineVersion, Renaming};
+use crate::domain::machine::{DigestRule, Filed, Lineage, MachineHash, MachineVersion, Renaming};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
     Deliveries, LeaseId, NamedValue, Operation, PastRound, Raised, Record, Round, RoundEnd,
@@ -112,8 +112,20 @@ fn versions() -> impl Strategy<Value = Option<MachineVersion>> {
 /// Machines as they are kept; what their files say is not looked at.
 pub(super) fn filed() -> impl Strategy<Value = Filed> {
     let events = btree_map(events(), option::of(events()), 0..4);
-    let renaming = (btree_map(states(), states(), 0..4), events);
-    let renaming = renaming.prop_map(|(states, events)| Renaming { states, events });
+    let pointers = || vec("[a-z]{1,3}", 1..3);
+    let rules = prop_oneof![
+        Just(DigestRule::Whole),
+        pointers().prop_map(DigestRule::Include),
+        pointers().prop_map(DigestRule::Exclude),
+        Just(DigestRule::None),
+    ];
+    let digests = btree_map(self::events(), rules, 0..3);
+    let renaming = (btree_map(states(), states(), 0..4), events, digests);
+    let renaming = renaming.prop_map(|(states, events, digests)| Renaming {
+        states,
+        events,
+        digests,
+    });
     let version = (1..=MachineVersion::MAX).prop_map(|number| MachineVersion::new(number).unwrap());
     let lineage = vec((version.clone(), renaming), 0..4).prop_map(Lineage::of);
     let kind = names().prop_map(|name| Kind::parse(&name).unwrap());

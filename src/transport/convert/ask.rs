@@ -1,9 +1,11 @@
 //! Requests, from the wire to the domain.
 
-use crate::domain::ids::{Holder, Kind, OperationId, RequestId, ReservationId, ResourceId};
+use crate::domain::ids::{
+    EventName, Holder, Kind, OperationId, RequestId, ReservationId, ResourceId,
+};
 use crate::domain::request::{EndedRounds, Fence, Lookup, Purpose, Reserve, Transition, Ttl};
 use crate::domain::token::FencingToken;
-use crate::engine::Fault;
+use crate::engine::{Counted, Fault};
 use crate::proto::v1 as pb;
 use crate::proto::v1::intent::Content;
 
@@ -31,8 +33,12 @@ pub(crate) fn reserve(request: pb::ReserveRequest, peer: &str) -> Result<Reserve
     })
 }
 
-/// Reads a Transition. `peer` names the caller.
-pub(crate) fn transition(request: pb::TransitionRequest, peer: &str) -> Result<Transition, Fault> {
+/// Reads a Transition. `peer` names the caller; `counted` says what of its content counts.
+pub(crate) fn transition(
+    request: pb::TransitionRequest,
+    peer: &str,
+    counted: impl FnOnce(&Kind, Option<&EventName>) -> Counted,
+) -> Result<Transition, Fault> {
     let resource = resource(request.resource)?;
     let reservation = present(&request.reservation_id)
         .map(reservation)
@@ -52,9 +58,10 @@ pub(crate) fn transition(request: pb::TransitionRequest, peer: &str) -> Result<T
     let Some(wire) = request.intent else {
         return Err(refused("intent", "is required"));
     };
+    let intent = intent::from_wire(wire, |event| counted(resource.kind(), event))?;
     Ok(Transition {
         resource,
-        intent: intent::from_wire(wire)?,
+        intent,
         reservation,
         result: stored,
         sender: Holder::parse(peer).ok(),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::play::{LEASE, Play};
 use crate::domain::decision::Verdict;
-use crate::domain::digest::{Content, Given};
+use crate::domain::digest::{Content, Given, Sent};
 use crate::domain::ids::{
     EventName, Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, ReservationId,
     ResourceId, StateName,
@@ -85,6 +85,7 @@ pub(super) fn moves(id: &str, from: &str, to: &str) -> Message {
 pub(super) fn happens(id: &str, event: &str) -> Message {
     Message {
         event: Some(EventName::parse(event).unwrap()),
+        content: r#"{"amount": 10.00, "currency": "EUR"}"#.to_owned(),
         ..once(id)
     }
 }
@@ -152,6 +153,11 @@ impl Message {
 
     pub(super) fn ask(&self, resource: &ResourceId, nonce: Nonce) -> Ask {
         let content = Content::read(self.given(), &DigestRule::Whole).unwrap();
+        let sent = Bytes::copy_from_slice(self.content.as_bytes());
+        let content = content.keeping(match self.given() {
+            Given::Json(_) => Sent::Json(sent),
+            Given::Raw(_) | Given::Digest(_) => Sent::Raw(sent),
+        });
         let intent = Intent {
             operation: self.operation.clone(),
             event: self.event.clone(),

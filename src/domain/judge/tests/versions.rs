@@ -54,6 +54,9 @@ fn after(texts: &[&str]) -> Law {
     let lineage = machines
         .iter()
         .fold(Lineage::default(), Lineage::followed_by);
+    let lineage = machines.windows(2).fold(lineage, |lineage, pair| {
+        lineage.remembering(&pair[0], &pair[1])
+    });
     let last = machines.last().unwrap().clone();
     Law::Machine(Arc::new(InForce::new(last, lineage)))
 }
@@ -178,4 +181,57 @@ fn resources_from_before_the_first_machine_go_on_in_it_if_it_has_their_states() 
         FIRST.replace("version: 1", "version: 2") + "map: { states: { parked: waiting } }\n";
     play.law = after(&[FIRST, &mapped]);
     play.past(&[happens("e", "end")]);
+}
+
+const COUNTED: &str = "\
+kind: order
+version: 1
+retention: 1h
+states: { new: {}, done: { final: true } }
+events:
+  make: { creates: new }
+  pay: { from: [new], to: done, digest: { include: [/amount] } }
+";
+
+/// Contents are compared under the rule that the operation was stored under, whatever rule they were read under, and whatever
+/// rule is in force now.
+#[test]
+fn what_was_compared_in_one_version_is_compared_the_same_in_every_later_one() {
+    let second = COUNTED
+        .replace("version: 1", "version: 2")
+        .replace("include: [/amount]", "exclude: [/note]");
+    let third = second
+        .replace("version: 2", "version: 7")
+        .replace("pay:", "settle:")
+        + "map: { events: { pay: settle } }\n";
+    let pay = |content: &str| happens("p", "pay").content(content);
+    let texts = [COUNTED, &second, &third];
+    for versions in 1..=3 {
+        let mut play = Play::new();
+        play.law = after(&texts[..1]);
+        play.past(&[
+            happens("m", "make"),
+            pay(r#"{"amount": 10, "currency": "EUR"}"#),
+        ]);
+        play.law = after(&texts[..versions]);
+        let again = play.send(&pay(r#"{"amount": 10.0, "note": "again"}"#));
+        assert_eq!(again.decision().verdict, Verdict::Replayed, "{versions}");
+        let other = play.send(&pay(r#"{"amount": 11, "currency": "EUR"}"#));
+        assert_eq!(other.decision().verdict, Verdict::Conflict, "{versions}");
+        assert_eq!(other.decision().differing, ["/amount"]);
+    }
+}
+
+#[test]
+fn a_content_without_a_part_that_counts_is_refused_with_its_pointer() {
+    let mut play = Play::new();
+    play.law = after(&[COUNTED]);
+    play.past(&[happens("m", "make")]);
+    let ask = play.message(&happens("p", "pay").content(r#"{"currency": "EUR"}"#));
+    let asked = play.fold_now(&[ask]).judged.pop();
+    let Some(Judged::Unlawful(Unlawful::Field { field, reason })) = asked else {
+        panic!("{asked:?}");
+    };
+    assert_eq!(field, "intent.json");
+    assert!(reason.contains("/amount"), "{reason}");
 }
