@@ -30,4 +30,5 @@ mod retention;
 mod seam;
 mod spill;
 mod state;
+mod stories;
 mod timelines;

@@ -12,18 +12,20 @@ impl Telling<'_> {
         if beside > 0 {
             let apart = self.gathered.standing.spilled();
             let unseen = apart.saturating_sub(self.gathered.apart_looked_at);
-            let note = match unseen {
-                0 => String::new(),
+            let told = count(
+                u64::try_from(told.len()).unwrap_or(u64::MAX),
+                "operation is",
+                "operations are",
+            );
+            let text = match unseen {
+                0 => format!(
+                    "The last {told} told of, … and {beside} more are stored; name one to hear of it."
+                ),
                 _ => format!(
-                    "; {} in keys of their own {} not looked at",
-                    unseen,
-                    if unseen == 1 { "was" } else { "were" }
+                    "{told} told of, the newest of those looked at, … and {beside} more are stored, of which {unseen} in keys \
+                     of their own were not looked at; name one to hear of it."
                 ),
             };
-            let text = format!(
-                "Of its operations the last {} are told of, … and {beside} more are stored{note}; name one to hear of it.",
-                told.len()
-            );
             self.say(Topic::Operation, text);
         }
         for operation in &told {

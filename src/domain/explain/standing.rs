@@ -39,7 +39,12 @@ impl Telling<'_> {
                 told.push(format!("No message about it can be judged now: {why}."));
             }
             // These come of what a request says, and there is none.
-            Some(Unlawful::Field { .. } | Unlawful::NoMachine | Unlawful::NoEvent { .. })
+            Some(
+                Unlawful::Field { .. }
+                | Unlawful::NoMachine
+                | Unlawful::Unread
+                | Unlawful::NoEvent { .. },
+            )
             | None => {}
         }
         for text in told {

@@ -335,7 +335,7 @@ fn of_many_operations_the_newest_are_told_also_those_that_moved_out_and_the_rest
     assert_eq!(texts.len(), 1 + OPERATIONS_TOLD_MAX);
     says(
         &texts[..1],
-        "the last 32 are told of, … and 8 more are stored; name one",
+        "The last 32 operations are told of, … and 8 more are stored; name one",
     );
     for (at, text) in (8..many).zip(&texts[1..]) {
         assert!(

@@ -1,0 +1,257 @@
+//! The story of a resource: true at the moment it was asked for, bounded, and told without writing anything.
+
+use fencepost::domain::decision::Verdict;
+use fencepost::domain::explain::{INCIDENTS_TOLD_MAX, OPERATIONS_TOLD_MAX, Story, Topic};
+use fencepost::domain::ids::{OperationId, ResourceId};
+use futures_util::future::join_all;
+
+use crate::support::ask::{ask, create, fresh_resource, reserve, resource_of};
+use crate::support::backend::Backend;
+use crate::support::claim::applied;
+use crate::support::engines;
+use crate::support::fault::{Action, Rpc};
+use crate::support::sidecar::{Sidecar, caller};
+
+/// More than are looked at for one story.
+const MANY: usize = 400;
+/// Asked at once.
+const AT_ONCE: usize = 50;
+
+async fn story(sidecar: &Sidecar, resource: &ResourceId, operation: &str) -> Story {
+    let operation = (!operation.is_empty()).then(|| OperationId::parse(operation).unwrap());
+    let told = sidecar
+        .engine
+        .explain(resource.clone(), operation, caller());
+    told.await.expect("a story")
+}
+
+fn of(story: &Story, topic: Topic) -> String {
+    let all = story.sentences.iter();
+    let some = all.filter(|sentence| sentence.topic == topic);
+    let texts: Vec<&str> = some.map(|sentence| sentence.text.as_str()).collect();
+    texts.join("\n")
+}
+
+#[track_caller]
+fn says(story: &Story, topic: Topic, part: &str) {
+    let text = of(story, topic);
+    assert!(text.contains(part), "{part:?} in {text}");
+}
+
+async fn a_story_is_told_of_what_is_stored_and_writes_nothing(backend: Backend) {
+    let [one, two] = backend.sidecars().await;
+    let resource = fresh_resource();
+    let create = create(&resource, "open")
+        .json(r#"{"amount":10}"#)
+        .result("receipt");
+    applied(&one.transition(&create).await);
+    let conflict = one
+        .transition(&create.clone().json(r#"{"amount":11}"#))
+        .await;
+    assert_eq!(conflict.verdict, Verdict::Conflict);
+    let incident = conflict.incident.unwrap().0;
+    let round = one.hold(&reserve(&resource)).await;
+    let written = backend.written().await;
+    for sidecar in [&one, &two] {
+        let told = story(sidecar, &resource, "create").await;
+        assert!(told.known);
+        assert_eq!(told.snapshot, one.inspect(&resource).await);
+        says(&told, Topic::State, "is in state open since move 2 of 2");
+        says(&told, Topic::Round, "It is held by \"worker\"");
+        says(
+            &told,
+            Topic::Token,
+            &format!("Token {} is good", round.token),
+        );
+        says(
+            &told,
+            Topic::Operation,
+            "Operation \"create\": APPLIED (MOVED)",
+        );
+        says(
+            &told,
+            Topic::Incident,
+            &format!("Incident {incident} about \"create\""),
+        );
+        says(&told, Topic::Incident, "it differs at \"/amount\"");
+        says(
+            &told,
+            Topic::Answer,
+            "answered REPLAYED (ACKNOWLEDGE), with the first result",
+        );
+        says(
+            &told,
+            Topic::Next,
+            &format!("fencepost incidents close {incident}"),
+        );
+        let all = format!("{told:?}");
+        assert!(
+            !all.contains("receipt") && !all.contains("amount\":"),
+            "{all}"
+        );
+        let never = story(sidecar, &fresh_resource(), "").await;
+        assert!(!never.known && never.snapshot.revision.is_none());
+        let never = story(sidecar, &resource, "other").await;
+        assert!(!never.known);
+    }
+    assert_eq!(backend.written().await, written);
+}
+
+async fn a_story_shows_what_was_answered_before_it_was_asked_for(backend: Backend) {
+    let [one, two] = backend.sidecars().await;
+    let resource = fresh_resource();
+    for _ in 0..10 {
+        let round = one.hold(&reserve(&resource)).await;
+        let held = story(&two, &resource, "").await;
+        assert_eq!(held.snapshot.live.map(|live| live.token), Some(round.token));
+        one.release(&round.id).await;
+        let free = story(&two, &resource, "").await;
+        assert_eq!(free.snapshot.live, None);
+        says(
+            &free,
+            Topic::Round,
+            "the last round, of \"worker\", was released",
+        );
+    }
+}
+
+async fn a_story_is_told_by_the_machine_in_force_also_where_nobody_has_heard_of_it(
+    backend: Backend,
+) {
+    let one = backend.sidecar().await;
+    let (two, plan) = backend.faulty().await;
+    plan.when(Rpc::Watch).always().then(Action::Cut);
+    let kind = format!("lamp-{}", fresh_resource().id());
+    let lamp = resource_of(&kind, "1");
+    let machine = |version: u32, push: &str| {
+        format!(
+            "kind: {kind}\nversion: {version}\nretention: 96h\nstates: {{ off: {{}}, on: {{ final: true }} }}\n\
+             events:\n  make: {{ creates: off }}\n  {push}: {{ from: [off], to: on }}\n"
+        )
+    };
+    one.install(&machine(1, "push")).await;
+    applied(&one.transition(&ask(&lamp, "make").event("make")).await);
+    for (version, event) in [(1, "push"), (2, "press"), (3, "turn")] {
+        if version > 1 {
+            let before = if version == 2 { "push" } else { "press" };
+            let map = format!("map: {{ events: {{ {before}: {event} }} }}\n");
+            one.install(&(machine(version, event) + &map)).await;
+        }
+        let told = story(&two, &lamp, "make").await;
+        says(&told, Topic::Event, &format!("Allowed now: {event}."));
+        says(
+            &told,
+            Topic::Event,
+            "SUPERSEDED, for the resource has made this move already: make.",
+        );
+        says(
+            &told,
+            Topic::State,
+            &format!("It follows version {version} of its machine."),
+        );
+        says(
+            &told,
+            Topic::Operation,
+            "event make by version 1 of the machine",
+        );
+    }
+}
+
+/// Runs so many operations, from `step 0` on.
+async fn steps(sidecar: &Sidecar, resource: &ResourceId, many: usize) {
+    for first in (0..many).step_by(AT_ONCE) {
+        let asks = (first..many.min(first + AT_ONCE)).map(|at| {
+            let step = ask(resource, &format!("step {at}")).result("x".repeat(300));
+            async move { sidecar.transition(&step).await.verdict }
+        });
+        let answers = join_all(asks).await;
+        assert!(answers.iter().all(|verdict| *verdict == Verdict::Applied));
+    }
+}
+
+async fn conflict(sidecar: &Sidecar, resource: &ResourceId, at: usize) {
+    let other = ask(resource, &format!("step {at}")).json("1");
+    let answer = sidecar.transition(&other).await;
+    assert_eq!(answer.verdict, Verdict::Conflict);
+}
+
+async fn a_story_of_hundreds_of_operations_is_short_and_says_what_it_leaves_out(backend: Backend) {
+    let [one, two] = backend.sidecars().await;
+    let resource = fresh_resource();
+    steps(&one, &resource, MANY).await;
+    conflict(&one, &resource, 0).await;
+    let told = story(&two, &resource, "").await;
+    let operations = of(&told, Topic::Operation);
+    assert_eq!(operations.lines().count(), OPERATIONS_TOLD_MAX + 1);
+    let beside = MANY - OPERATIONS_TOLD_MAX;
+    says(
+        &told,
+        Topic::Operation,
+        &format!("… and {beside} more are stored"),
+    );
+    says(
+        &told,
+        Topic::Operation,
+        "in keys of their own were not looked at",
+    );
+    let other = "Incidents about other operations are not looked for";
+    says(&told, Topic::Incident, other);
+    // Whoever is asked about by name is found wherever it is, and so is what was found about it.
+    let named = story(&two, &resource, "step 0").await;
+    assert!(named.known);
+    says(
+        &named,
+        Topic::Answer,
+        "Operation \"step 0\": APPLIED (RAN_ONCE)",
+    );
+    says(
+        &named,
+        Topic::Incident,
+        "about \"step 0\": CONFLICT (OTHER_CONTENT)",
+    );
+    says(&named, Topic::Next, "fencepost incidents show inc-");
+}
+
+async fn a_story_of_many_incidents_says_how_many_more_there_are_and_leaves_none_of_the_named_out(
+    backend: Backend,
+) {
+    let [one, two] = backend.sidecars().await;
+    let resource = fresh_resource();
+    steps(&one, &resource, OPERATIONS_TOLD_MAX).await;
+    for at in 0..OPERATIONS_TOLD_MAX {
+        conflict(&one, &resource, at).await;
+    }
+    let more = OPERATIONS_TOLD_MAX - INCIDENTS_TOLD_MAX;
+    for named in ["", "step 0", "step 17", "step 31"] {
+        let told = story(&two, &resource, named).await;
+        assert_eq!(
+            of(&told, Topic::Operation).lines().count(),
+            OPERATIONS_TOLD_MAX
+        );
+        let incidents = of(&told, Topic::Incident);
+        assert_eq!(
+            incidents.matches("Incident inc-").count(),
+            INCIDENTS_TOLD_MAX
+        );
+        says(
+            &told,
+            Topic::Incident,
+            &format!("… and {more} more about these operations"),
+        );
+        if !named.is_empty() {
+            says(
+                &told,
+                Topic::Incident,
+                &format!("about \"{named}\": CONFLICT"),
+            );
+        }
+    }
+}
+
+engines! {
+    a_story_is_told_of_what_is_stored_and_writes_nothing,
+    a_story_shows_what_was_answered_before_it_was_asked_for,
+    a_story_is_told_by_the_machine_in_force_also_where_nobody_has_heard_of_it,
+    a_story_of_hundreds_of_operations_is_short_and_says_what_it_leaves_out,
+    a_story_of_many_incidents_says_how_many_more_there_are_and_leaves_none_of_the_named_out,
+}
