@@ -593,9 +593,22 @@ impl OperatorService for TwoPages {
 
     async fn explain_resource(
         &self,
-        _: Request<pb::ExplainResourceRequest>,
+        request: Request<pb::ExplainResourceRequest>,
     ) -> Result<Response<pb::ExplainResourceResponse>, Status> {
-        Err(Status::unimplemented("it only lists"))
+        let known = request.into_inner().operation_id.is_empty();
+        let sentence = |topic: pb::Topic, text: &str| pb::Sentence {
+            topic: topic.into(),
+            text: text.into(),
+        };
+        Ok(Response::new(pb::ExplainResourceResponse {
+            snapshot: None,
+            sentences: vec![
+                sentence(pb::Topic::State, "One.\u{1b}[2J\nTwo."),
+                sentence(pb::Topic::State, "Three."),
+                sentence(pb::Topic::Next, "Four."),
+            ],
+            known,
+        }))
     }
 }
 
@@ -644,6 +657,25 @@ async fn incidents_are_listed_over_all_pages() {
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["incidentId"].clone())
         .collect();
     assert_eq!(ids, ["one", "two", "three"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_story_is_told_line_by_line_and_exits_13_if_nothing_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = two_pages(&dir);
+    let asked = ["explain", "order", "1", "--admin-socket", &socket];
+    let table = fencepost(&asked).await;
+    assert_eq!(table.exit, 0, "{}", table.err);
+    let lines = "state  One.\\u{1b}[2J\\nTwo.\n       Three.\nnext   Four.\n";
+    assert_eq!(table.out, lines);
+    let json = fencepost(&[&asked[..], &["-o", "json"]].concat())
+        .await
+        .json();
+    assert_eq!(json["sentences"][2]["topic"], "TOPIC_NEXT");
+    assert_eq!(json["known"], true);
+    let never = fencepost(&["explain", "order", "1", "op", "--admin-socket", &socket]).await;
+    assert_eq!(never.exit, 13, "{}", never.err);
+    assert!(never.out.contains("Four."), "{}", never.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]

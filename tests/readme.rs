@@ -7,12 +7,21 @@
     missing_docs
 )]
 
+#[allow(
+    unused_imports,
+    unused_macros,
+    reason = "nothing here runs on both engines"
+)]
+#[path = "support/mod.rs"]
+mod support;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use fencepost::server::{Running, start_dev_under};
+use support::process::Process;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -227,6 +236,38 @@ async fn the_machine_commands_run_as_shown_and_the_machine_shown_is_sound() {
     assert!(shown.contains(told), "{line}");
 }
 
+// What operators ask goes over the admin socket, which only a process has.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operators_lines_run_as_shown() {
+    let machines = root().join("machines");
+    let sidecar = Process::dev(&["--machines", machines.to_str().unwrap()]).await;
+    let run = async |name: &str| {
+        let script = marked(name)
+            .replace("127.0.0.1:7411", sidecar.address())
+            .replace("target/debug/fencepost", env!("CARGO_BIN_EXE_fencepost"));
+        let socket = sidecar.admin_socket();
+        let (address, socket) = (sidecar.address(), socket.display());
+        shell(format!(
+            "export FENCEPOST_ADDR={address} FENCEPOST_ADMIN_SOCKET={socket}\n{script}"
+        ))
+        .await
+    };
+    run("place").await;
+    let said = run("explain").await;
+    for part in [
+        "order/1001 is in state pending_payment since move 1 of 1.",
+        "SUPERSEDED, for the resource has made this move already: place.",
+        "\"try-1\" was decided at ",
+        "Nothing waits for a person.",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let said = run("apply").await;
+    for part in ["in force already: order version 1", "the two say the same"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_digest_lines_run_as_shown() {
     let script = marked("digest");
@@ -414,6 +455,8 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| kinds and events counted apart | {COUNT_ROWS_MAX}, the rest together |",
         "| operations of one resource whose deliveries are counted between two writes | {UNSAVED_COUNTS_MAX} |",
         "| resources swept at once; operations of one swept in one commit | {SWEPT_AT_ONCE_MAX}; {SWEPT_OPERATIONS_MAX} |",
+        "| a story: operations, incidents, names in a sentence; operations in keys of their own looked at | \
+         {OPERATIONS_TOLD_MAX}, {INCIDENTS_TOLD_MAX}, {NAMES_TOLD_MAX}; {APART_LOOKED_AT_MAX} |",
         "| machine file | {FILE_BYTES_MAX/1024} KiB, {STATES_MAX} states, {EVENTS_MAX} events |",
         "| kinds with a machine in force; names and former digest rules that all versions of one remember | {MACHINES_MAX}; {SUCCESSORS_MAX} |",
         "| log lines of one kind of trouble | {LINES_MAX} a second, the rest counted |",
@@ -473,6 +516,9 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
                 "At most {REASON_BYTES_MAX} bytes, not blank.",
                 "Who closes it, for people. At most {HOLDER_BYTES_MAX} bytes.",
                 "in their order; at most {COUNT_ROWS_MAX}.",
+                "It tells of the last {OPERATIONS_TOLD_MAX} operations (of those in keys of their own, at most \
+                 {APART_LOOKED_AT_MAX} are looked at) and of {INCIDENTS_TOLD_MAX} incidents about them",
+                "Empty: of none in particular. At most {OPERATION_ID_BYTES_MAX} bytes.",
             ][..],
         ),
     ];

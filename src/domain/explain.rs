@@ -25,7 +25,7 @@ pub use incidents::incident_ids;
 
 /// Most operations that a story tells of beside the one that was asked about: the newest.
 pub const OPERATIONS_TOLD_MAX: usize = 32;
-/// Most incidents that a story tells of: those found last.
+/// Most incidents that a story tells of: those about the operation that was asked about come first, then those about the newest.
 pub const INCIDENTS_TOLD_MAX: usize = 16;
 /// Most names of one kind in a sentence.
 pub const NAMES_TOLD_MAX: usize = 32;

@@ -14,10 +14,15 @@ fn base64(bytes: impl AsRef<[u8]>) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Runs `fencepost` against a sidecar's admin socket.
+/// Runs `fencepost incidents` against a sidecar's admin socket.
 async fn incidents(sidecar: &Process, words: &[&str]) -> Output {
+    operator(sidecar, &[&["incidents"], words].concat()).await
+}
+
+/// Runs `fencepost` against a sidecar's admin socket.
+async fn operator(sidecar: &Process, words: &[&str]) -> Output {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fencepost"));
-    command.arg("incidents").args(words);
+    command.args(words);
     command.arg("--admin-socket").arg(sidecar.admin_socket());
     command.env("USER", "ann");
     let run = tokio::task::spawn_blocking(move || command.output().unwrap());
@@ -111,6 +116,52 @@ async fn incidents_are_listed_shown_and_closed_on_the_command_line() {
     }
     let bad = refused(&sidecar, &["--kind", "no kind"], 65).await;
     assert!(bad.contains("kind"), "{bad}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_tells_of_what_was_done_creates_nothing_and_nobody_writes_its_lines() {
+    let sidecar = Process::dev(&[]).await;
+    let door = Door::json(&sidecar);
+    let explain = async |words: &[&str], exit: i32| {
+        let said = operator(&sidecar, &[&["explain", "order"], words].concat()).await;
+        let error = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert_eq!(said.status.code(), Some(exit), "{words:?}: {error}");
+        String::from_utf8(said.stdout).unwrap() + &error
+    };
+    let never = explain(&["1"], 13).await;
+    assert!(never.contains("Nothing is known of order/1"), "{never}");
+    let inspect = json!({"resource": {"kind": "order", "id": "1"}});
+    let inspected = door.ask("Inspect", &inspect).await;
+    assert!(inspected["snapshot"]["revision"].is_null(), "{inspected}");
+    let name = "op\u{1b}[31m\nnext  \u{9b}Nothing waits";
+    let incident = conflict(&door, "order", name).await;
+    let told = explain(&["1", name], 0).await;
+    assert!(
+        !told.contains('\u{1b}') && !told.contains('\u{9b}'),
+        "{told}"
+    );
+    let next: Vec<&str> = told
+        .lines()
+        .filter(|line| line.starts_with("next"))
+        .collect();
+    assert_eq!(next.len(), 1, "{told}");
+    let close = format!("fencepost incidents close {}", incident.as_str().unwrap());
+    assert!(next[0].contains(&close), "{told}");
+    assert!(!told.contains("receipt") && !told.contains("100"), "{told}");
+    let never = explain(&["1", "other"], 13).await;
+    assert!(
+        never.contains("Nothing is stored of operation \"other\""),
+        "{never}"
+    );
+    let line = explain(&["1", "-o", "json"], 0).await;
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["snapshot"]["resource"]["id"], "1");
+    assert_eq!(line["sentences"][0]["topic"], "TOPIC_STATE");
+    assert_eq!(line["known"], true);
+    for (words, field) in [(&[""][..], "resource.id"), (&["1", " "], "operation_id")] {
+        let refused = explain(words, 65).await;
+        assert!(refused.contains(field), "{refused}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -166,7 +166,7 @@ fn a_conflict_tells_where_the_contents_differ_and_what_to_do_and_no_value() {
     let first = pay("evt-77", "p1")
         .content(r#"{"amount":4990,"note":"secret"}"#)
         .saying("booked");
-    play.past(&[first.clone()]);
+    play.past(std::slice::from_ref(&first));
     play.pass(Duration::from_secs(60));
     let other = pay("evt-77", "p1").content(r#"{"amount":4991,"note":"secret"}"#);
     let conflict = play.send(&other);
