@@ -164,11 +164,11 @@ fn every_event_in_every_state_is_told_as_it_would_be_judged() {
 fn a_conflict_tells_where_the_contents_differ_and_what_to_do_and_no_value() {
     let mut play = order(&way_to("pending_payment"));
     let first = pay("evt-77", "p1")
-        .content(r#"{"amount":4990,"note":"secret"}"#)
+        .content(r#"{"amount":4990,"currency":"EUR","note":"secret"}"#)
         .saying("booked");
     play.past(std::slice::from_ref(&first));
     play.pass(Duration::from_secs(60));
-    let other = pay("evt-77", "p1").content(r#"{"amount":4991,"note":"secret"}"#);
+    let other = pay("evt-77", "p1").content(r#"{"amount":4991,"currency":"EUR","note":"secret"}"#);
     let conflict = play.send(&other);
     let id = conflict.decision().incident.clone().unwrap();
     // As counted a moment later.
