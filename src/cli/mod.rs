@@ -1,15 +1,18 @@
 //! The command line: one file per group of commands, one for what they share.
 
 mod address;
+mod admin;
 mod demo;
 mod exit;
 mod incidents;
+mod intent;
 mod json;
 mod machine;
 mod output;
 mod proto_dir;
 mod question;
 mod reservation;
+mod resolve;
 pub mod serve;
 mod session;
 mod table;
@@ -46,15 +49,15 @@ enum Command {
     /// Play the scenes that go wrong without a sidecar, and check how they come out
     #[command(after_help = demo::HELP)]
     Demo(demo::DemoArgs),
-    /// Take a resource for a limited time, with a fencing token
-    #[command(after_help = exit::of_a_question(&[10, 12]))]
-    Reserve(reservation::ReserveArgs),
+    /// Take a resource for a limited time, with a fencing token; with --operation, to run its effect once
+    #[command(after_help = exit::of_a_question(&[10, 11, 12]))]
+    Reserve(Box<reservation::ReserveArgs>),
     /// Make a live reservation last for its whole time again
     #[command(after_help = exit::of_a_question(&[12]))]
     Renew(reservation::RoundArgs),
     /// End a reservation
     #[command(after_help = exit::of_a_question(&[]))]
-    Release(reservation::RoundArgs),
+    Release(reservation::ReleaseArgs),
     /// Judge a message and, if it may, commit its move and its result
     #[command(after_help = exit::of_a_question(&[10, 11, 12]))]
     Transition(Box<transition::TransitionArgs>),
@@ -62,7 +65,7 @@ enum Command {
     #[command(after_help = exit::of_a_question(&[12]))]
     Fence(question::FenceArgs),
     /// Ask what has become of an operation
-    #[command(after_help = exit::of_a_question(&[11, 13]))]
+    #[command(after_help = exit::of_a_question(&[10, 11, 13]))]
     Lookup(question::LookupArgs),
     /// Show a resource as it stands
     #[command(after_help = exit::of_a_question(&[]))]
@@ -70,6 +73,9 @@ enum Command {
     /// List what a person must judge, over the sidecar's admin socket
     #[command(after_help = exit::of_a_question(&[]))]
     Incidents(incidents::IncidentsArgs),
+    /// Say what was found out about an operation that was interrupted, over the sidecar's admin socket
+    #[command(after_help = exit::of_a_question(&[10, 11]))]
+    Resolve(Box<resolve::ResolveArgs>),
     /// Check, show, draw and compare machine files; no sidecar is asked
     #[command(subcommand, after_help = exit::of_machine_files())]
     Machine(machine::MachineCommand),
@@ -137,12 +143,13 @@ async fn run(command: Command) -> ExitCode {
         Command::Demo(args) => args.run().await,
         Command::Reserve(args) => args.run().await,
         Command::Renew(args) => args.renew().await,
-        Command::Release(args) => args.release().await,
+        Command::Release(args) => args.run().await,
         Command::Transition(args) => args.run().await,
         Command::Fence(args) => args.run().await,
         Command::Lookup(args) => args.run().await,
         Command::Inspect(args) => args.run().await,
         Command::Incidents(args) => args.run().await,
+        Command::Resolve(args) => args.run().await,
         Command::Machine(command) => command.run(),
         Command::Proto(args) => args.run(),
     };

@@ -14,8 +14,8 @@ pub struct Incident {
     pub id: IncidentId,
     /// Of which resource.
     pub resource: ResourceId,
-    /// Which operation.
-    pub operation: OperationId,
+    /// Which operation. `None`: a result came without naming one, of a round too old to tell.
+    pub operation: Option<OperationId>,
     /// What was found.
     pub verdict: Verdict,
     /// Why, exactly.
@@ -26,8 +26,8 @@ pub struct Incident {
     pub time_ms: u64,
     /// What was stored first.
     pub first_digest: Option<ContentDigest>,
-    /// What came now.
-    pub digest: ContentDigest,
+    /// What came now. `None`: the request named only its round, and what that claimed is forgotten.
+    pub digest: Option<ContentDigest>,
     /// The result that the refused request carried.
     pub evidence: Option<StoredResult>,
     /// The state at that time.
@@ -38,7 +38,7 @@ impl Incident {
     /// The id of a finding. `distinct` tells findings apart that share everything else, such as the round that was fenced.
     pub fn id_of(
         resource: &ResourceId,
-        operation: &OperationId,
+        operation: Option<&OperationId>,
         verdict: Verdict,
         rule: Rule,
         distinct: &[u8],
@@ -47,7 +47,7 @@ impl Incident {
         let parts: [&[u8]; 6] = [
             resource.kind().as_str().as_bytes(),
             resource.id().as_bytes(),
-            operation.as_str().as_bytes(),
+            operation.map_or(&[], |operation| operation.as_str().as_bytes()),
             &[verdict_code(verdict)],
             rule.as_str().as_bytes(),
             distinct,
@@ -73,7 +73,9 @@ pub fn verdict_code(verdict: Verdict) -> u8 {
         Verdict::Granted => 1,
         Verdict::Applied => 2,
         Verdict::Replayed => 3,
+        Verdict::InProgress => 4,
         Verdict::Busy => 5,
+        Verdict::Interrupted => 6,
         Verdict::Conflict => 7,
         Verdict::Superseded => 8,
         Verdict::OtherRound => 9,
@@ -89,7 +91,9 @@ pub fn verdict_from_code(code: u8) -> Option<Verdict> {
         1 => Some(Verdict::Granted),
         2 => Some(Verdict::Applied),
         3 => Some(Verdict::Replayed),
+        4 => Some(Verdict::InProgress),
         5 => Some(Verdict::Busy),
+        6 => Some(Verdict::Interrupted),
         7 => Some(Verdict::Conflict),
         8 => Some(Verdict::Superseded),
         9 => Some(Verdict::OtherRound),
@@ -109,7 +113,7 @@ mod tests {
         let known: Vec<u8> = (0..=u8::MAX)
             .filter(|code| verdict_from_code(*code).is_some())
             .collect();
-        assert_eq!(known, [1, 2, 3, 5, 7, 8, 9, 10, 12, 13]);
+        assert_eq!(known, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13]);
         for code in known {
             assert_eq!(verdict_from_code(code).map(verdict_code), Some(code));
         }

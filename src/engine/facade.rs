@@ -25,7 +25,7 @@ use crate::domain::ids::{Nonce, OperationId, ResourceId};
 use crate::domain::incident::Incident;
 pub use crate::domain::judge::OperationState;
 use crate::domain::judge::{Answer, Ask};
-use crate::domain::request::{Fence, Transition};
+use crate::domain::request::{Complete, Fence, Resolve, Transition};
 use crate::store::{Store, StoreError};
 
 /// When to ask again while the sidecar is going down: another one, or the next, will be there.
@@ -119,6 +119,20 @@ impl Engine {
     pub async fn transition(&self, ask: Transition, caller: Caller) -> Result<Decision, Fault> {
         let resource = ask.resource.clone();
         let ask = Ask::Transition(Box::new(ask), random_nonce());
+        self.ask_within(&resource, ask, caller).await.map(judged)
+    }
+
+    /// Completes the operation that a round has claimed.
+    pub async fn complete(&self, ask: Complete, caller: Caller) -> Result<Decision, Fault> {
+        let resource = ask.reservation.resource().clone();
+        let ask = Ask::Complete(Box::new(ask), random_nonce());
+        self.ask_within(&resource, ask, caller).await.map(judged)
+    }
+
+    /// Stores what a person found out about an operation.
+    pub async fn resolve(&self, ask: Resolve, caller: Caller) -> Result<Decision, Fault> {
+        let resource = ask.resource.clone();
+        let ask = Ask::Resolve(Box::new(ask), random_nonce());
         self.ask_within(&resource, ask, caller).await.map(judged)
     }
 
@@ -253,7 +267,7 @@ impl Engine {
 
 pub(super) fn judged(answer: Answer) -> Decision {
     match answer {
-        Answer::Judged(decision) | Answer::Held(decision, _) | Answer::Ended(decision, _) => {
+        Answer::Judged(decision) | Answer::Held(decision, _) | Answer::Ended(decision, ..) => {
             decision
         }
         Answer::Known(..) | Answer::Snapshot(_) => {

@@ -8,7 +8,7 @@ use crate::domain::decision::{Decision, Grant, Layer, Rule, Verdict};
 use crate::domain::ids::{Nonce, ReservationId, ResourceId};
 use crate::domain::judge::{Answer, Ask, HeldRound};
 use crate::domain::record::LeaseId;
-use crate::domain::request::Reserve;
+use crate::domain::request::{Left, Reserve, Ride};
 use crate::store::StoreError;
 
 impl Engine {
@@ -23,7 +23,7 @@ impl Engine {
             let lease = engine.shared.leases.take(ask.ttl).await?;
             let ask = Ask::Reserve(ask, random_nonce(), lease);
             match engine.ask(&resource, ask, sent.clone()).await? {
-                Answer::Held(decision, held) if decision.rule == Rule::WasFree => {
+                Answer::Held(decision, held) if began_now(&decision) => {
                     // Absent: the lease was given up meanwhile, so nothing is known of its end.
                     let bound = engine.shared.leases.granted(held.nonce, held.lease);
                     Ok(granted(
@@ -44,6 +44,34 @@ impl Engine {
                             caller,
                             &sent,
                         )
+                        .await
+                }
+                other @ (Answer::Judged(_)
+                | Answer::Ended(..)
+                | Answer::Known(..)
+                | Answer::Snapshot(_)) => Ok(Reserved {
+                    decision: judged(other),
+                    grant: None,
+                }),
+            }
+        };
+        self.finish(caller, &progress, work).await
+    }
+
+    /// Claims an operation on a round that the caller has; that is a renewal of the round too.
+    pub async fn ride(&self, ask: Ride, caller: Caller) -> Result<Reserved, Fault> {
+        self.admit(caller)?;
+        let progress = Progress::default();
+        let engine = self.clone();
+        let sent = progress.clone();
+        let work = async move {
+            let resource = ask.reservation.resource().clone();
+            let ask = Ask::Ride(Box::new(ask), random_nonce());
+            match engine.ask(&resource, ask, sent.clone()).await? {
+                Answer::Held(decision, held) => {
+                    let first = Some(decision);
+                    engine
+                        .prolong(resource, held.nonce, held.lease, first, caller, &sent)
                         .await
                 }
                 other @ (Answer::Judged(_)
@@ -99,10 +127,11 @@ impl Engine {
         self.finish(caller, &progress, work).await
     }
 
-    /// Ends a reservation.
+    /// Ends a reservation, and says what it leaves behind.
     pub async fn release(
         &self,
         reservation: ReservationId,
+        left: Left,
         caller: Caller,
     ) -> Result<Decision, Fault> {
         self.admit(caller)?;
@@ -111,14 +140,8 @@ impl Engine {
         let sent = progress.clone();
         let work = async move {
             let resource = reservation.resource().clone();
-            let round = reservation.round();
-            let answer = engine
-                .ask(&resource, Ask::Release(reservation, random_nonce()), sent)
-                .await?;
-            if let Answer::Ended(_, lease) = &answer {
-                engine.shared.leases.released(round, *lease);
-            }
-            Ok(judged(answer))
+            let ask = Ask::Release(reservation, left, random_nonce());
+            engine.ask(&resource, ask, sent).await.map(judged)
         };
         self.finish(caller, &progress, work).await
     }
@@ -173,6 +196,11 @@ impl Engine {
     }
 }
 
+/// Whether the answer's round began with the commit that it belongs to.
+fn began_now(decision: &Decision) -> bool {
+    matches!(decision.rule, Rule::WasFree | Rule::Claimed)
+}
+
 /// The lease may have been renewed; the caller counts on nothing, and may ask again.
 fn unknown() -> Fault {
     Fault::UnknownOutcome {
@@ -223,6 +251,7 @@ fn granted(
         token: held.token,
         ttl: held.ttl,
         safe_for,
+        attempt: held.attempt,
     };
     Reserved {
         decision,

@@ -61,6 +61,9 @@ impl Shared {
                 Ok(_) | Err(_) => self.leases.put_back(*lease),
             }
         }
+        if let Ok(Answer::Ended(_, round, lease)) = &answer {
+            self.leases.released(*round, *lease);
+        }
         ticket.answer(answer);
     }
 

@@ -77,7 +77,12 @@ impl Ticket {
     /// end. False: it was withdrawn.
     pub(super) fn send(&self) -> bool {
         match self.ask {
-            Ask::Reserve(..) | Ask::Release(..) | Ask::Transition(..) => self.progress.send(),
+            Ask::Reserve(..)
+            | Ask::Ride(..)
+            | Ask::Release(..)
+            | Ask::Transition(..)
+            | Ask::Complete(..)
+            | Ask::Resolve(..) => self.progress.send(),
             Ask::Fence(_) | Ask::Check(_) | Ask::Lookup(_) | Ask::Inspect => !self.withdrawn(),
         }
     }

@@ -41,9 +41,9 @@ pub const READ_OPERATIONS_MAX: usize = BATCH_OPERATIONS_MAX - 1;
 const OVERHEAD_BYTES: usize = 32;
 /// What etcd answers for a key at most beside key and value, in bytes.
 const OVERHEAD_BACK_BYTES: usize = 96;
-/// The largest record that is reckoned with in a reply, in bytes: the most states, names and rounds, and a few KiB of
-/// operations.
-const RECORD_BACK_BYTES: usize = 32 * 1024;
+/// The largest record that is reckoned with in a reply, in bytes: the most states, names and rounds, a few KiB of finished
+/// operations, and all that may be open.
+const RECORD_BACK_BYTES: usize = 48 * 1024;
 /// The largest reservation value, in bytes.
 const RESERVATION_BACK_BYTES: usize = 64;
 /// The largest operation that is reckoned with in a reply, in bytes: the largest result and its names.

@@ -9,6 +9,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod claims;
 mod confirm;
 mod conflict;
 mod cost;
@@ -19,6 +20,7 @@ mod fence;
 mod lanes;
 mod leases;
 mod limits;
+mod lost_claims;
 mod lost_replies;
 mod old_rounds;
 mod once;

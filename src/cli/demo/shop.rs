@@ -131,6 +131,7 @@ impl<'a> Order<'a> {
             content: Some(Content::Json(Bytes::from_static(callback.body.as_bytes()))),
             from_states: vec![PENDING.into()],
             r#move: Some(to("paid")),
+            ..Intent::default()
         };
         let result = Stored {
             body: receipt.clone(),
@@ -141,8 +142,8 @@ impl<'a> Order<'a> {
         let request = TransitionRequest {
             resource: Some(self.resource.clone()),
             intent: Some(intent),
-            reservation_id: String::new(),
             result: Some(result),
+            ..TransitionRequest::default()
         };
         (receipt, request)
     }

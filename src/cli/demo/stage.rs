@@ -59,6 +59,7 @@ impl Stage {
                 nanos: 0,
             }),
             holder: holder.to_owned(),
+            ..ReserveRequest::default()
         };
         let mut client = self.session.client();
         let answer = self
@@ -72,6 +73,7 @@ impl Stage {
     pub(super) async fn release(&self, reservation_id: &str) -> Result<Decision, Trouble> {
         let request = ReleaseRequest {
             reservation_id: reservation_id.to_owned(),
+            ..ReleaseRequest::default()
         };
         let mut client = self.session.client();
         let answer = self

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{FOLD_WRITES_MAX, Fold};
+use crate::domain::claim::OpenOperation;
 use crate::domain::ids::OperationId;
 use crate::domain::incident::Incident;
 use crate::domain::record::{LeaseId, Operation, Record};
@@ -77,7 +78,9 @@ impl Fold<'_> {
 
     /// Moves operations to keys of their own, the oldest first, if they are to go at the size of all that are still inline.
     fn move_out(&mut self, room: &mut usize, goes: impl Fn(&Operation, usize) -> bool) {
-        let mut inline: usize = self.record.operations.iter().map(Operation::size).sum();
+        let open: usize = self.record.open.iter().map(OpenOperation::size).sum();
+        let finished: usize = self.record.operations.iter().map(Operation::size).sum();
+        let mut inline = open + finished;
         for operation in std::mem::take(&mut self.record.operations) {
             if *room > 0 && goes(&operation, inline) {
                 *room -= 1;
@@ -106,6 +109,7 @@ impl Operation {
             + self.digest.bytes().len()
             + self.result.size()
             + round
+            + self.resolved.as_ref().map_or(0, |by| by.size())
             + names.sum::<usize>()
     }
 }

@@ -1,6 +1,7 @@
 //! Fence, Lookup and Inspect: they only look.
 
-use super::{Draft, Fold, Judged, OperationState, TokenRef};
+use super::interrupted::Condition;
+use super::{Draft, Fold, Judged, Known, OperationState, TokenRef};
 use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::ids::OperationId;
 use crate::domain::request::{EndedRounds, Fence};
@@ -57,9 +58,21 @@ impl Fold<'_> {
     }
 
     pub(super) fn lookup(&mut self, id: &OperationId) -> Judged {
-        let draft = match self.find(id) {
-            None => Draft::known(OperationState::NeverSeen, None),
-            Some(operation) => {
+        let draft = match self.known(id) {
+            Known::Unknown => Draft::known(OperationState::NeverSeen, None),
+            Known::Open(open) => match self.condition(&open) {
+                Condition::Returned => Draft::known(OperationState::NeverSeen, None),
+                Condition::Running => {
+                    Draft::known(OperationState::Running, Some(self.in_progress(&open)))
+                }
+                Condition::Reruns => {
+                    Draft::known(OperationState::Interrupted, Some(self.needs_claim(&open)))
+                }
+                Condition::Asks => {
+                    Draft::known(OperationState::Interrupted, Some(self.died(&open)))
+                }
+            },
+            Known::Finished(operation) => {
                 let state = if operation.verdict != Verdict::Applied {
                     OperationState::Refused
                 } else if operation.result.is_empty() {

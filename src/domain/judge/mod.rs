@@ -5,10 +5,14 @@
 //! nothing happened, and the same requests are folded again over what is true now.
 
 mod answer;
+mod claim;
 mod commit;
+mod complete;
 mod fence;
+mod interrupted;
 mod repeat;
 mod reserve;
+mod resolve;
 mod standing;
 mod states;
 mod transition;
@@ -19,10 +23,11 @@ pub use answer::{Answer, Certainty, Draft, HeldRound, OperationState, TokenRef};
 pub use commit::{INLINE_BYTES_MAX, INLINE_OPERATION_BYTES_MAX, RecordWrite, ReservationChange};
 pub use standing::{Inconsistent, Standing};
 
+use super::claim::OpenOperation;
 use super::ids::{Nonce, OperationId, ReservationId, ResourceId};
 use super::incident::Incident;
 use super::record::{LeaseId, Operation, Record, Round};
-use super::request::{Fence, Reserve, Transition};
+use super::request::{Complete, Fence, Left, Reserve, Resolve, Ride, Transition};
 use super::token::{Revision, Timeline};
 
 /// Most requests folded into one commit. Each adds at most one guard and two writes, which must stay below what one member
@@ -40,10 +45,16 @@ const _: () = assert!(2 + 2 * FOLD_REQUESTS_MAX < FOLD_WRITES_MAX);
 pub enum Ask {
     /// Reserve; the nonce names the round if it is granted, on this lease.
     Reserve(Reserve, Nonce, LeaseId),
+    /// Reserve of a claim on a round that its holder has; the nonce tells this request's success from another's.
+    Ride(Box<Ride>, Nonce),
     /// Release; the nonce tells this request's success from another's.
-    Release(ReservationId, Nonce),
+    Release(ReservationId, Left, Nonce),
     /// Transition; the nonce tells this request's success from another's.
     Transition(Box<Transition>, Nonce),
+    /// Transition that names only the round of a claim; the nonce tells this request's success from another's.
+    Complete(Box<Complete>, Nonce),
+    /// A person resolves an operation; the nonce tells this request's success from another's.
+    Resolve(Box<Resolve>, Nonce),
     /// Fence.
     Fence(Fence),
     /// Is this round live? Asked by Renew, before and after the keepalive.
@@ -61,6 +72,13 @@ pub enum Judged {
     Answered(Box<Draft>),
     /// It has to wait for the next commit.
     Later,
+    /// It can never work as asked; nothing of it was taken up.
+    Unfit {
+        /// Path of the field.
+        field: &'static str,
+        /// Completes the sentence.
+        reason: &'static str,
+    },
     /// A limit of the record was met; nothing of it was taken up.
     Limit {
         /// What there is too much of.
@@ -68,6 +86,17 @@ pub enum Judged {
         /// The limit.
         limit: usize,
     },
+}
+
+/// What is known of an operation.
+#[derive(Debug)]
+enum Known {
+    /// Nothing.
+    Unknown,
+    /// It was claimed, and is not finished.
+    Open(Box<OpenOperation>),
+    /// It is finished.
+    Finished(Box<Operation>),
 }
 
 /// One round of judging, for one resource.
@@ -138,8 +167,11 @@ impl<'a> Fold<'a> {
     fn judge_now(&mut self, ask: &Ask) -> Judged {
         match ask {
             Ask::Reserve(ask, nonce, lease) => self.reserve(ask, *nonce, *lease),
-            Ask::Release(reservation, nonce) => self.release(reservation, *nonce),
+            Ask::Ride(ask, nonce) => self.ride(ask, *nonce),
+            Ask::Release(reservation, left, nonce) => self.release(reservation, *left, *nonce),
             Ask::Transition(ask, nonce) => self.transition(ask, *nonce),
+            Ask::Complete(ask, nonce) => self.complete(ask, *nonce),
+            Ask::Resolve(ask, nonce) => self.resolve(ask, *nonce),
             Ask::Fence(ask) => self.fence(ask),
             Ask::Check(reservation) => self.check(reservation),
             Ask::Lookup(operation) => self.lookup(operation),
@@ -161,6 +193,16 @@ impl<'a> Fold<'a> {
     fn holds(&self, reservation: &ReservationId) -> bool {
         self.live_round()
             .is_some_and(|(round, _)| round.nonce == reservation.round())
+    }
+
+    /// What is known of an operation. An open one is in the record, and so nowhere else.
+    fn known(&mut self, id: &OperationId) -> Known {
+        match self.record.open(id).cloned() {
+            Some(open) => Known::Open(Box::new(open)),
+            None => self
+                .find(id)
+                .map_or(Known::Unknown, |done| Known::Finished(Box::new(done))),
+        }
     }
 
     /// A finished operation, wherever it is kept. When it is nowhere, its absence becomes a guard if it could be elsewhere.

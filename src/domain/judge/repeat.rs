@@ -2,10 +2,22 @@
 
 use super::{Draft, Fold, Judged};
 use crate::domain::decision::{IncidentId, Layer, Rule, Verdict};
-use crate::domain::ids::Nonce;
+use crate::domain::digest::ContentDigest;
+use crate::domain::ids::{Nonce, OperationId};
 use crate::domain::incident::Incident;
+use crate::domain::outcome::StoredResult;
 use crate::domain::record::{Operation, Raised};
 use crate::domain::request::Transition;
+
+/// What a piece of evidence is about, as far as that is known.
+pub(super) struct About<'a> {
+    /// The operation.
+    pub(super) operation: Option<&'a OperationId>,
+    /// The content that was stored first.
+    pub(super) first: Option<&'a ContentDigest>,
+    /// The content that the request brought.
+    pub(super) digest: Option<&'a ContentDigest>,
+}
 
 impl Fold<'_> {
     /// Answers a request whose operation is already finished.
@@ -48,6 +60,10 @@ impl Fold<'_> {
                 .expected(&done.expected)
                 .incident(self.refusal_of(done))
         };
+        let draft = match &done.resolved {
+            Some(resolution) => draft.adding(&resolution.told()),
+            None => draft,
+        };
         draft.first_time(done.time_ms).fact()
     }
 
@@ -57,9 +73,13 @@ impl Fold<'_> {
         if round == done.round {
             return draft;
         }
+        if done.rule == Rule::Voided && round.is_some() {
+            // A person ended it while its effect may have been under way.
+            return self.done_without(ask, done);
+        }
         // Another round ran the effect for what was refused already.
         let text = "a result came for an operation that had been refused";
-        let raised = self.evidence(ask, done.verdict, done.rule, text, Some(done));
+        let raised = self.evidence(ask, done.verdict, done.rule, text, Some(&done.digest));
         let first = self.refusal_of(done);
         draft.incident(first.or(raised))
     }
@@ -97,15 +117,20 @@ impl Fold<'_> {
             if differs {
                 let (verdict, rule) = (Verdict::Replayed, Rule::OtherResult);
                 let text = "the operation was done before, outside this round, with another result";
-                let incident = self.evidence(ask, verdict, rule, text, Some(&done));
+                let incident = self.evidence(ask, verdict, rule, text, Some(&done.digest));
                 return draft.incident(incident);
             }
             return draft;
         }
+        self.done_without(ask, &done)
+    }
+
+    /// The operation was finished without the round that the request names.
+    fn done_without(&mut self, ask: &Transition, done: &Operation) -> Draft {
         let text = "the reservation is over, and the operation was finished without it";
         let draft = Draft::new(Verdict::Fenced, Layer::Replay, Rule::DoneWithoutRound, text);
         let rule = Rule::DoneWithoutRound;
-        let incident = self.evidence(ask, Verdict::Fenced, rule, text, Some(&done));
+        let incident = self.evidence(ask, Verdict::Fenced, rule, text, Some(&done.digest));
         self.showing(draft.incident(incident))
     }
 
@@ -115,7 +140,7 @@ impl Fold<'_> {
         let (verdict, rule) = (Verdict::Conflict, Rule::OtherContent);
         // What an effect said under a round is kept for each round; else one incident tells it all.
         let incident = self
-            .evidence(ask, verdict, rule, text, Some(&done))
+            .evidence(ask, verdict, rule, text, Some(&done.digest))
             .unwrap_or_else(|| self.raise_about(ask, done, Raised::CONFLICT, verdict, rule, text));
         Draft::new(verdict, Layer::Digest, rule, text)
             .incident(Some(incident))
@@ -133,7 +158,7 @@ impl Fold<'_> {
         rule: Rule,
         text: &str,
     ) -> IncidentId {
-        let id = Incident::id_of(self.resource, &done.id, verdict, rule, &[]);
+        let id = Incident::id_of(self.resource, Some(&done.id), verdict, rule, &[]);
         if done.raised.has(kind) {
             return id;
         }
@@ -141,13 +166,13 @@ impl Fold<'_> {
         self.incident(Incident {
             id: id.clone(),
             resource: self.resource.clone(),
-            operation: done.id.clone(),
+            operation: Some(done.id.clone()),
             verdict,
             rule,
             explanation: text.to_owned(),
             time_ms: self.time_ms,
             first_digest: Some(done.digest.clone()),
-            digest: ask.intent.digest.clone(),
+            digest: Some(ask.intent.digest.clone()),
             evidence: ask.result.clone().filter(|result| !result.is_empty()),
             state: self.record.state.clone(),
         });
@@ -176,24 +201,41 @@ impl Fold<'_> {
         verdict: Verdict,
         rule: Rule,
         text: &str,
-        done: Option<&Operation>,
+        first: Option<&ContentDigest>,
     ) -> Option<IncidentId> {
-        let evidence = ask.result.clone().filter(|result| !result.is_empty())?;
+        let about = About {
+            operation: Some(&ask.intent.operation),
+            first,
+            digest: Some(&ask.intent.digest),
+        };
         let round = ask.reservation.as_ref()?.round();
-        let operation = &ask.intent.operation;
+        self.keep_evidence(ask.result.as_ref(), round, &about, verdict, rule, text)
+    }
+
+    /// Keeps a result as evidence, unless it is empty.
+    pub(super) fn keep_evidence(
+        &mut self,
+        result: Option<&StoredResult>,
+        round: Nonce,
+        about: &About<'_>,
+        verdict: Verdict,
+        rule: Rule,
+        text: &str,
+    ) -> Option<IncidentId> {
+        let evidence = result.filter(|result| !result.is_empty())?.clone();
         // Another result of the same round is another piece of evidence.
         let distinct = [&round.as_bytes()[..], &evidence.fingerprint()[..]].concat();
-        let id = Incident::id_of(self.resource, operation, verdict, rule, &distinct);
+        let id = Incident::id_of(self.resource, about.operation, verdict, rule, &distinct);
         self.incident(Incident {
             id: id.clone(),
             resource: self.resource.clone(),
-            operation: operation.clone(),
+            operation: about.operation.cloned(),
             verdict,
             rule,
             explanation: text.to_owned(),
             time_ms: self.time_ms,
-            first_digest: done.map(|done| done.digest.clone()),
-            digest: ask.intent.digest.clone(),
+            first_digest: about.first.cloned(),
+            digest: about.digest.cloned(),
             evidence: Some(evidence),
             state: self.record.state.clone(),
         });
@@ -210,7 +252,7 @@ impl Fold<'_> {
 
     fn refusal_of(&self, done: &Operation) -> Option<IncidentId> {
         let raised = done.raised.has(Raised::REFUSAL);
-        raised.then(|| Incident::id_of(self.resource, &done.id, done.verdict, done.rule, &[]))
+        raised.then(|| Incident::id_of(self.resource, Some(&done.id), done.verdict, done.rule, &[]))
     }
 }
 
@@ -222,6 +264,9 @@ pub(super) fn verdict_draft(done: &Operation) -> Draft {
             Layer::Identity,
             "the message belongs to a round that has been replaced".to_owned(),
         )
+    } else if done.rule == Rule::Voided {
+        let text = "a person decided that the operation must never be run";
+        (Layer::Replay, text.to_owned())
     } else if done.verdict == Verdict::Superseded {
         (Layer::State, super::states::superseded_text(state))
     } else if done.verdict == Verdict::Rejected {

@@ -124,7 +124,7 @@ impl Standing {
         ids.is_subset(&self.known_absent)
     }
 
-    /// Whether the record knows a round by this name, live or over.
+    /// Whether the record knows a round by this name, live or over, or a claim by the request that it was granted to.
     pub fn names(&self, round: Nonce) -> bool {
         let last = self.record.round.as_ref();
         last.is_some_and(|last| last.nonce == round)
@@ -133,6 +133,11 @@ impl Standing {
                 .past_rounds
                 .iter()
                 .any(|past| past.nonce == round)
+            || self
+                .record
+                .open
+                .iter()
+                .any(|open| open.claim.nonce == round)
     }
 
     pub(super) fn kept_apart(&self, id: &OperationId) -> Option<&Operation> {

@@ -4,7 +4,7 @@ use super::operation::{
     digest_from_message, digest_to_message, result_from_message, result_to_message, rule,
     state_text, verdict,
 };
-use super::{field, maybe_state, missing};
+use super::{field, maybe_state};
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{Kind, OperationId, ResourceId};
 use crate::domain::incident::{Incident, verdict_code};
@@ -16,13 +16,17 @@ pub(super) fn to_message(incident: &Incident) -> pb::Incident {
         id: incident.id.0.clone(),
         kind: incident.resource.kind().as_str().to_owned(),
         resource_id: incident.resource.id().to_owned(),
-        operation: incident.operation.as_str().to_owned(),
+        operation: incident
+            .operation
+            .as_ref()
+            .map(|operation| operation.as_str().to_owned())
+            .unwrap_or_default(),
         verdict: verdict_code(incident.verdict).into(),
         rule: incident.rule.as_str().to_owned(),
         explanation: incident.explanation.clone(),
         time_ms: incident.time_ms,
         first_digest: incident.first_digest.as_ref().map(digest_to_message),
-        digest: Some(digest_to_message(&incident.digest)),
+        digest: incident.digest.as_ref().map(digest_to_message),
         evidence: incident.evidence.as_ref().map(result_to_message),
         state: state_text(incident.state.as_ref()),
     }
@@ -33,13 +37,17 @@ pub(super) fn from_message(message: pb::Incident) -> Result<Incident, Invalid> {
     Ok(Incident {
         id: IncidentId(message.id),
         resource: field("resource_id", ResourceId::new(kind, &message.resource_id))?,
-        operation: field("operation", OperationId::parse(&message.operation))?,
+        operation: if message.operation.is_empty() {
+            None
+        } else {
+            Some(field("operation", OperationId::parse(&message.operation))?)
+        },
         verdict: verdict("verdict", message.verdict)?,
         rule: rule("rule", &message.rule)?,
         explanation: message.explanation,
         time_ms: message.time_ms,
         first_digest: digest_from_message("first_digest", message.first_digest)?,
-        digest: digest_from_message("digest", message.digest)?.ok_or_else(|| missing("digest"))?,
+        digest: digest_from_message("digest", message.digest)?,
         evidence: message
             .evidence
             .map(|evidence| result_from_message("evidence", evidence))

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::claim;
 use super::{field, maybe_nonce, maybe_state, missing, nonce, nonce_bytes};
 use crate::domain::decision::{Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme};
@@ -29,6 +30,10 @@ pub(super) fn to_message(operation: &Operation) -> pb::Operation {
             .map(|state| state.as_str().to_owned())
             .collect(),
         raised: operation.raised.bits(),
+        claim: operation.resolved.as_deref().map(|resolved| pb::Claim {
+            resolution: Some(claim::resolution_to_message(resolved)),
+            ..pb::Claim::default()
+        }),
     }
 }
 
@@ -53,6 +58,11 @@ pub(super) fn from_message(message: pb::Operation) -> Result<Operation, Invalid>
             .map(|state| field("operation.expected", StateName::parse(state)))
             .collect::<Result<_, _>>()?,
         raised: Raised::from_bits(message.raised),
+        resolved: message
+            .claim
+            .and_then(|claim| claim.resolution)
+            .map(claim::resolution_from_message)
+            .transpose()?,
     })
 }
 

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::claim;
 use super::operation::{self, state_text};
 use super::{at_most, field, maybe_nonce, maybe_state, nonce, nonce_bytes, sixteen};
-use crate::domain::ids::{Holder, IdentityName, IdentityValue, Nonce, RequestId, StateName};
+use crate::domain::claim::{OPEN_OPERATIONS_MAX, PAST_CLAIMS_MAX, RETURNED_OPERATIONS_MAX};
+use crate::domain::ids::{
+    Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, StateName,
+};
 use crate::domain::invalid::Invalid;
 use crate::domain::record::{
     IDENTITY_NAMES_REMEMBERED_MAX, LeaseId, NamedValue, PAST_ROUNDS_MAX, PastRound,
@@ -14,11 +18,16 @@ use crate::domain::request::Ttl;
 use crate::domain::token::Revision;
 use crate::proto::store_v1 as pb;
 
+/// Most open operations of a record: those whose claims count, and those given back.
+const OPEN_MAX: usize = OPEN_OPERATIONS_MAX + RETURNED_OPERATIONS_MAX;
+
 pub(super) fn to_message(record: &Record) -> pb::Record {
     // What is written must be read again: these limits are checked on decode.
     debug_assert!(record.visits.len() <= STATES_REMEMBERED_MAX);
     debug_assert!(record.identity.len() <= IDENTITY_NAMES_REMEMBERED_MAX);
     debug_assert!(record.past_rounds.len() <= PAST_ROUNDS_MAX);
+    debug_assert!(record.open.len() <= OPEN_MAX);
+    debug_assert!(record.past_claims.len() <= PAST_CLAIMS_MAX);
     pb::Record {
         moves: record.moves,
         state: state_text(record.state.as_ref()),
@@ -37,8 +46,14 @@ pub(super) fn to_message(record: &Record) -> pb::Record {
             .operations
             .iter()
             .map(operation::to_message)
+            .chain(record.open.iter().map(claim::to_message))
             .collect(),
         spilled: record.spilled,
+        past_claims: record
+            .past_claims
+            .iter()
+            .map(claim::past_to_message)
+            .collect(),
     }
 }
 
@@ -69,6 +84,10 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
             return Err(Invalid::new("identity has a name twice"));
         }
     }
+    let (open, finished): (Vec<_>, Vec<_>) =
+        message.operations.into_iter().partition(claim::is_open);
+    at_most("open operations", open.len(), OPEN_MAX)?;
+    at_most("past_claims", message.past_claims.len(), PAST_CLAIMS_MAX)?;
     Ok(Record {
         moves: message.moves,
         state: maybe_state("state", &message.state)?,
@@ -85,10 +104,18 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
                 })
             })
             .collect::<Result<_, Invalid>>()?,
-        operations: message
-            .operations
+        operations: finished
             .into_iter()
             .map(operation::from_message)
+            .collect::<Result<_, _>>()?,
+        open: open
+            .into_iter()
+            .map(claim::from_message)
+            .collect::<Result<_, _>>()?,
+        past_claims: message
+            .past_claims
+            .iter()
+            .map(claim::past_from_message)
             .collect::<Result<_, _>>()?,
         spilled: message.spilled,
     })
@@ -142,6 +169,12 @@ fn round_to_message(round: &Round) -> pb::Round {
         over: round.over.map(|end| pb::RoundEnd {
             released_by: released_by(end),
         }),
+        claimed: round
+            .claimed
+            .as_ref()
+            .map(|operation| operation.as_str().to_owned())
+            .unwrap_or_default(),
+        claims: round.claims,
     }
 }
 
@@ -169,6 +202,15 @@ fn round_from_message(message: pb::Round) -> Result<Round, Invalid> {
             .over
             .map(|over| round_end("round.over", &over.released_by))
             .transpose()?,
+        claimed: if message.claimed.is_empty() {
+            None
+        } else {
+            Some(field(
+                "round.claimed",
+                OperationId::parse(&message.claimed),
+            )?)
+        },
+        claims: message.claims,
     })
 }
 

@@ -8,17 +8,21 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::domain::claim::{
+    Claim, Finding, OpenOperation, PAST_CLAIMS_MAX, PastClaim, Resolution, Seat,
+};
 use crate::domain::decision::{IncidentId, Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme};
 use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Kind, Nonce, OperationId, RequestId, ResourceId, StateName,
+    Holder, IdentityName, IdentityValue, Kind, Nonce, OperationId, Reason, RequestId, ResourceId,
+    StateName,
 };
 use crate::domain::incident::{Incident, verdict_from_code};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
     LeaseId, NamedValue, Operation, PastRound, Raised, Record, Round, RoundEnd, ValueHash, Visit,
 };
-use crate::domain::request::Ttl;
+use crate::domain::request::{Identity, Intent, Interrupted, Move, Ttl};
 use crate::domain::token::Revision;
 
 pub(super) fn nonces() -> impl Strategy<Value = Nonce> {
@@ -50,6 +54,7 @@ pub(super) fn rules() -> impl Strategy<Value = Rule> {
         Rule::AlreadyMoved,
         Rule::TokenEnded,
         Rule::NoState,
+        Rule::Voided,
     ])
 }
 
@@ -81,11 +86,16 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
     (
         (operation_ids(), digests(), verdicts(), rules(), results()),
         (any::<u64>(), nonces(), option::of(nonces())),
-        (option::of(states()), vec(states(), 0..4), any::<u32>()),
+        (
+            option::of(states()),
+            vec(states(), 0..4),
+            any::<u32>(),
+            option::of(resolutions()),
+        ),
     )
         .prop_map(
             |((id, digest, verdict, rule, result), (time_ms, nonce, round), rest)| {
-                let (state, expected, raised) = rest;
+                let (state, expected, raised, resolved) = rest;
                 Operation {
                     id,
                     digest,
@@ -98,9 +108,89 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                     state,
                     expected,
                     raised: Raised::from_bits(raised),
+                    resolved,
                 }
             },
         )
+}
+
+pub(super) fn resolutions() -> impl Strategy<Value = Box<Resolution>> {
+    let findings = select(vec![Finding::Done, Finding::NotDone, Finding::Refused]);
+    (
+        findings,
+        "\\PC{1,20}",
+        "[a-z]\\PC{0,20}",
+        any::<u64>(),
+        nonces(),
+    )
+        .prop_map(|(finding, by, reason, time_ms, nonce)| {
+            Box::new(Resolution {
+                finding,
+                by: Holder::parse(&by).unwrap(),
+                reason: Reason::parse(&reason).unwrap(),
+                time_ms,
+                nonce,
+            })
+        })
+}
+
+fn asked() -> impl Strategy<Value = Identity> {
+    let name = names().prop_map(|name| IdentityName::parse(&name).unwrap());
+    let value = "\\PC{1,20}".prop_map(|value| IdentityValue::parse(&value).unwrap());
+    btree_map(name, value, 0..4)
+}
+
+pub(super) fn open_operations() -> impl Strategy<Value = OpenOperation> {
+    let movement = (option::of(states()), option::of(states()), asked());
+    let movement = movement.prop_map(|(to, initial, sets)| Move { to, initial, sets });
+    let intent = (
+        (operation_ids(), asked(), digests()),
+        (
+            vec(states(), 0..4),
+            option::of(movement),
+            select(vec![Interrupted::Ask, Interrupted::Rerun]),
+        ),
+    )
+        .prop_map(
+            |((operation, identity, digest), (from, movement, interrupted))| Intent {
+                operation,
+                identity,
+                digest,
+                from,
+                movement,
+                interrupted,
+            },
+        );
+    let claim = (
+        (nonces(), any::<[u8; 16]>(), nonces()),
+        (
+            select(vec![Seat::Own, Seat::Ridden]),
+            any::<u32>(),
+            any::<u64>(),
+            any::<bool>(),
+        ),
+        (any::<u32>(), option::of(resolutions())),
+    )
+        .prop_map(
+            |((nonce, request, round), (seat, attempts, time_ms, returned), (raised, resolved))| {
+                Claim {
+                    nonce,
+                    request: RequestId::from_bytes(request),
+                    round,
+                    seat,
+                    attempts,
+                    time_ms,
+                    returned,
+                    raised: Raised::from_bits(raised),
+                    resolved,
+                }
+            },
+        );
+    (intent, claim).prop_map(|(intent, claim)| OpenOperation { intent, claim })
+}
+
+fn past_claims() -> impl Strategy<Value = PastClaim> {
+    (nonces(), operation_ids()).prop_map(|(round, operation)| PastClaim { round, operation })
 }
 
 pub(super) fn round_ends() -> impl Strategy<Value = RoundEnd> {
@@ -112,17 +202,22 @@ pub(super) fn rounds() -> impl Strategy<Value = Round> {
         (nonces(), any::<[u8; 16]>(), option::of("\\PC{1,20}")),
         (3..=86_400_u32, any::<i64>(), any::<u64>()),
         (0..=i64::MAX, option::of(round_ends())),
+        (option::of(operation_ids()), any::<u32>()),
     )
         .prop_map(
-            |((nonce, request, holder), (ttl, lease, base), (granted, over))| Round {
-                nonce,
-                request: RequestId::from_bytes(request),
-                holder: holder.map(|holder| Holder::parse(&holder).unwrap()),
-                ttl: Ttl::from_seconds(ttl).unwrap(),
-                lease: LeaseId(lease),
-                base,
-                granted: Revision::from_etcd(granted),
-                over,
+            |((nonce, request, holder), (ttl, lease, base), (granted, over), (claimed, claims))| {
+                Round {
+                    nonce,
+                    request: RequestId::from_bytes(request),
+                    holder: holder.map(|holder| Holder::parse(&holder).unwrap()),
+                    ttl: Ttl::from_seconds(ttl).unwrap(),
+                    lease: LeaseId(lease),
+                    base,
+                    granted: Revision::from_etcd(granted),
+                    over,
+                    claimed,
+                    claims,
+                }
             },
         )
 }
@@ -159,11 +254,16 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
     (
         (any::<u64>(), option::of(states()), visits(), identities()),
         (option::of(rounds()), vec(past, 0..=8)),
-        (vec(operations(), 0..4), any::<u64>()),
+        (
+            vec(operations(), 0..4),
+            vec(open_operations(), 0..4),
+            vec(past_claims(), 0..=PAST_CLAIMS_MAX),
+            any::<u64>(),
+        ),
     )
         .prop_map(
             |((moves, state, visits, identity), (round, past_rounds), rest)| {
-                let (operations, spilled) = rest;
+                let (operations, open, past_claims, spilled) = rest;
                 Record {
                     moves,
                     state,
@@ -172,6 +272,8 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
                     round,
                     past_rounds,
                     operations,
+                    open,
+                    past_claims,
                     spilled,
                 }
             },
@@ -180,11 +282,16 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
 
 pub(super) fn incidents() -> impl Strategy<Value = Incident> {
     (
-        ("\\PC{1,12}", "[a-z]{1,4}", "\\PC{1,12}", operation_ids()),
+        (
+            "\\PC{1,12}",
+            "[a-z]{1,4}",
+            "\\PC{1,12}",
+            option::of(operation_ids()),
+        ),
         (verdicts(), rules(), "\\PC{0,40}", any::<u64>()),
         (
             option::of(digests()),
-            digests(),
+            option::of(digests()),
             option::of(results()),
             option::of(states()),
         ),

@@ -52,6 +52,7 @@ fn ordinary() -> Record {
         state: None,
         expected: Vec::new(),
         raised: Raised::default(),
+        resolved: None,
     };
     Record {
         operations: vec![operation],
@@ -72,6 +73,8 @@ fn a_record_with_one_small_operation_takes_at_most_150_bytes() {
         base: 1_790_000_000 << 21,
         granted: Revision::from_etcd(1_000_000),
         over: Some(RoundEnd::Released(Nonce::from_bytes([3; 16]))),
+        claimed: None,
+        claims: 0,
     };
     let state = |name: &str| StateName::parse(name).unwrap();
     let visit = |entered, left| Visit {
@@ -99,13 +102,13 @@ fn an_empty_result_that_was_reported_differs_from_none() {
     let mut incident = Incident {
         id: IncidentId("inc-1".to_owned()),
         resource: resource(),
-        operation: OperationId::parse("op").unwrap(),
+        operation: Some(OperationId::parse("op").unwrap()),
         verdict: Verdict::Fenced,
         rule: Rule::Overtaken,
         explanation: String::new(),
         time_ms: 0,
         first_digest: None,
-        digest: ContentDigest::none(),
+        digest: Some(ContentDigest::none()),
         evidence: Some(StoredResult::default()),
         state: None,
     };
@@ -195,7 +198,7 @@ fn a_field_outside_its_limits_is_named() {
             ..pb::Record::default()
         })
     };
-    assert!(operation(&|o| o.verdict = 4).contains("operation.verdict is 4"));
+    assert!(operation(&|o| o.verdict = 11).contains("operation.verdict is 11"));
     assert!(operation(&|o| o.rule = "NEW".to_owned()).contains("operation.rule is \"NEW\""));
     assert!(operation(&|o| o.digest = None).contains("operation.digest is missing"));
     assert!(operation(&|o| o.id = " ".to_owned()).contains("operation.id is blank"));

@@ -34,6 +34,7 @@ fn operation(id: usize, body: usize) -> Operation {
         state: None,
         expected: Vec::new(),
         raised: Raised::default(),
+        resolved: None,
     }
 }
 
@@ -41,13 +42,13 @@ fn incident(id: &str) -> Incident {
     Incident {
         id: IncidentId(id.to_owned()),
         resource: resource(0),
-        operation: OperationId::parse("op").unwrap(),
+        operation: Some(OperationId::parse("op").unwrap()),
         verdict: Verdict::Conflict,
         rule: Rule::OtherContent,
         explanation: String::new(),
         time_ms: 1,
         first_digest: None,
-        digest: ContentDigest::none(),
+        digest: Some(ContentDigest::none()),
         evidence: None,
         state: None,
     }

@@ -10,7 +10,10 @@ pub(super) fn to_wire(incident: Incident) -> pb::Incident {
     pb::Incident {
         incident_id: incident.id.0,
         resource: Some(answer::resource(&incident.resource)),
-        operation_id: incident.operation.as_str().to_owned(),
+        operation_id: incident
+            .operation
+            .map(|operation| operation.as_str().to_owned())
+            .unwrap_or_default(),
         verdict: answer::verdict(incident.verdict).into(),
         rule: incident.rule.as_str().to_owned(),
         explanation: incident.explanation,
@@ -19,7 +22,10 @@ pub(super) fn to_wire(incident: Incident) -> pb::Incident {
             .first_digest
             .map(|digest| digest.bytes().to_vec().into())
             .unwrap_or_default(),
-        digest: incident.digest.bytes().to_vec().into(),
+        digest: incident
+            .digest
+            .map(|digest| digest.bytes().to_vec().into())
+            .unwrap_or_default(),
         evidence: incident.evidence.map(result::to_wire),
         state: incident
             .state

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::domain::digest::ContentDigest;
 use crate::domain::ids::{IdentityName, IdentityValue, OperationId, StateName};
-use crate::domain::request::{FROM_STATES_MAX, IDENTITY_NAMES_MAX, Identity, Intent, Move};
+use crate::domain::request::{
+    FROM_STATES_MAX, IDENTITY_NAMES_MAX, Identity, Intent, Interrupted, Move,
+};
 use crate::engine::Fault;
 use crate::proto::v1 as pb;
 use crate::proto::v1::intent::Content;
@@ -33,6 +35,11 @@ pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
         digest: digest(intent.content.as_ref())?,
         from,
         movement,
+        interrupted: if intent.rerun_if_interrupted {
+            Interrupted::Rerun
+        } else {
+            Interrupted::Ask
+        },
     })
 }
 

@@ -103,6 +103,7 @@ impl Robot {
                     body: self.shelf.into(),
                     ..Stored::default()
                 }),
+                ..TransitionRequest::default()
             })
             .await?;
         if settled(&moved) {
