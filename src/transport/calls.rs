@@ -54,7 +54,7 @@ impl Calls {
         origin: &Origin,
     ) -> Result<pb::ReserveResponse, Fault> {
         let peer = origin.peer.clone();
-        let slowly = ask::digests_slowly(request.intent.as_ref());
+        let slowly = ask::reserve_is_slow(&request);
         let ask = read(origin, slowly, move || ask::reserve(request, peer.as_str())).await?;
         if let Some((resource, intent)) = ask.intent() {
             self.suspects.look_at(resource, intent);
@@ -72,10 +72,10 @@ impl Calls {
         request: pb::TransitionRequest,
         origin: &Origin,
     ) -> Result<pb::TransitionResponse, Fault> {
-        let slowly = ask::digests_slowly(request.intent.as_ref());
+        let slowly = ask::transition_is_slow(&request);
         let ask = read(origin, slowly, move || ask::transition(request)).await?;
-        if let Moving::Message(ask) = &ask {
-            self.suspects.look_at(&ask.resource, &ask.intent);
+        if let Some((resource, intent)) = ask.intent() {
+            self.suspects.look_at(resource, intent);
         }
         let engine = self.engine.get()?;
         let decision = match ask {

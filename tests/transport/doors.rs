@@ -14,6 +14,9 @@ use tonic_types::StatusExt as _;
 
 use crate::sidecar::{PATIENCE, Sidecar};
 
+/// The field that is to be named, and what is done to a good request.
+type Broken<M> = (&'static str, fn(&mut M));
+
 const SERVICE: &str = "fencepost.v1.CoordinationService";
 
 async fn channel(sidecar: &Sidecar) -> Channel {
@@ -435,7 +438,7 @@ async fn a_resolution_is_read_strictly_and_named_in_what_everybody_is_told_after
         attempt: 1,
         even_if_running: true,
     };
-    let broken: [(&str, fn(&mut pb::ResolveOperationRequest)); 8] = [
+    let broken: [Broken<pb::ResolveOperationRequest>; 8] = [
         ("resource", |ask| ask.resource = None),
         ("operation_id", |ask| ask.operation_id.clear()),
         ("finding", |ask| ask.finding = 0),
@@ -494,7 +497,7 @@ async fn what_belongs_together_in_reserve_and_transition_is_asked_for_together()
         }),
         ..Default::default()
     };
-    let broken: [(&str, fn(&mut pb::ReserveRequest)); 5] = [
+    let broken: [Broken<pb::ReserveRequest>; 5] = [
         ("intent", |ask| ask.intent = None),
         ("ttl", |ask| {
             ask.ttl = Some(prost_types::Duration {

@@ -96,6 +96,16 @@ pub(crate) enum Moving {
     Claim(Complete),
 }
 
+impl Moving {
+    /// What it names, if it names an operation.
+    pub(crate) fn intent(&self) -> Option<(&ResourceId, &Intent)> {
+        match self {
+            Self::Message(ask) => Some((&ask.resource, &ask.intent)),
+            Self::Claim(_) => None,
+        }
+    }
+}
+
 /// Reads a Transition.
 pub(crate) fn transition(request: pb::TransitionRequest) -> Result<Moving, Fault> {
     let resource = resource(request.resource)?;
@@ -244,8 +254,17 @@ fn resource(resource: Option<pb::Resource>) -> Result<ResourceId, Fault> {
     at("resource.id", ResourceId::new(kind, &resource.id))
 }
 
-/// Whether reading it takes so long that it should not be done between other calls.
-pub(crate) fn digests_slowly(intent: Option<&pb::Intent>) -> bool {
+/// Whether reading a Reserve takes so long that it should not be done between other calls.
+pub(crate) fn reserve_is_slow(request: &pb::ReserveRequest) -> bool {
+    digests_slowly(request.intent.as_ref())
+}
+
+/// Whether reading a Transition takes so long that it should not be done between other calls.
+pub(crate) fn transition_is_slow(request: &pb::TransitionRequest) -> bool {
+    digests_slowly(request.intent.as_ref())
+}
+
+fn digests_slowly(intent: Option<&pb::Intent>) -> bool {
     match intent.and_then(|intent| intent.content.as_ref()) {
         Some(Content::Json(text)) => text.len() > JSON_BYTES_INLINE_MAX,
         Some(Content::Raw(_) | Content::Digest(_)) | None => false,
