@@ -4,7 +4,7 @@
 //! effect's result is stored, a person resolves it, or it is given back with nothing done. It lives as long as its round: an
 //! open claim whose round is over has died, and whether its effect ran is not known.
 
-use super::ids::{Holder, Nonce, OperationId, Reason, RequestId};
+use super::ids::{Holder, Mark, Nonce, OperationId, Reason, RequestId};
 use super::record::{Raised, Record};
 use super::request::{Identity, Intent, Move};
 
@@ -82,8 +82,8 @@ pub struct Resolution {
     pub reason: Reason,
     /// When, in milliseconds since 1970.
     pub time_ms: u64,
-    /// The request that wrote it.
-    pub nonce: Nonce,
+    /// That of the request that wrote it.
+    pub mark: Mark,
 }
 
 impl Resolution {

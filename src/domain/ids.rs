@@ -258,11 +258,34 @@ impl Nonce {
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
+
+    /// What a record keeps of it to recognise a write: its second half.
+    pub fn mark(self) -> Mark {
+        let [_, _, _, _, _, _, _, _, half @ ..] = self.0;
+        Mark(half)
+    }
 }
 
 impl fmt::Debug for Nonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&Uuid::from_bytes(self.0).simple(), f)
+    }
+}
+
+/// By which a request recognises its own write: half of its nonce. It only tells apart the few requests that one operation or
+/// one release of one resource may meet, so half is enough, and each operation stored is smaller by the other half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mark([u8; 8]);
+
+impl Mark {
+    /// From a stored record.
+    pub fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(bytes)
+    }
+
+    /// For a stored record.
+    pub fn as_bytes(&self) -> &[u8; 8] {
+        &self.0
     }
 }
 

@@ -7,7 +7,9 @@ use sha2::{Digest as _, Sha256};
 use super::claim::{OpenOperation, PastClaim, Resolution};
 use super::decision::{Rule, Verdict};
 use super::digest::ContentDigest;
-use super::ids::{Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, StateName};
+use super::ids::{
+    Holder, IdentityName, IdentityValue, Mark, Nonce, OperationId, RequestId, StateName,
+};
 use super::outcome::StoredResult;
 use super::request::Ttl;
 use super::token::{FencingToken, Revision};
@@ -131,8 +133,8 @@ impl Round {
 /// How a round ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundEnd {
-    /// By its holder; the nonce is that of the request that did it.
-    Released(Nonce),
+    /// By its holder; the mark is that of the request that did it.
+    Released(Mark),
     /// Its time ran out.
     Lost,
 }
@@ -161,8 +163,8 @@ pub struct Operation {
     pub result: StoredResult,
     /// When it was decided, in milliseconds since 1970.
     pub time_ms: u64,
-    /// The request that wrote it.
-    pub nonce: Nonce,
+    /// That of the request that wrote it.
+    pub mark: Mark,
     /// The round that finished it, if any.
     pub round: Option<Nonce>,
     /// The state in which it was judged.

@@ -2,16 +2,17 @@
 //! and a protobuf message.
 //!
 //! ```text
-//! 'F' 'P' | format version | kind | CRC-32, 4 bytes, big endian | message
+//! 0xF8 + format version | kind | CRC-32, 4 bytes, big endian | message
 //! ```
 //!
-//! The checksum covers the key without its prefix, a zero byte, the kind and the message. A value that was changed by
+//! No text begins with such a byte, so what somebody else put at a key is told apart at once. The checksum covers the key without its prefix, a zero byte, the kind and the message. A value that was changed by
 //! hand, cut short, or copied to another key does not pass it. What does not pass is reported and never trusted.
 
 mod claim;
 mod incident;
 mod operation;
 mod record;
+mod refer;
 #[cfg(test)]
 mod strategies;
 #[cfg(test)]
@@ -22,19 +23,19 @@ use prost::Message;
 use super::StoreError;
 use super::keys::Key;
 use crate::domain::decision::IncidentId;
-use crate::domain::ids::{Nonce, OperationId, StateName};
+use crate::domain::ids::{Mark, Nonce, OperationId};
 use crate::domain::incident::Incident;
 use crate::domain::invalid::Invalid;
 use crate::domain::record::{Operation, Record};
 use crate::domain::token::Timeline;
 use crate::proto::store_v1 as pb;
 
-/// How every value begins.
-const MAGIC: [u8; 2] = *b"FP";
+/// How every value begins, less its format. What is from here on is in no UTF-8.
+const MAGIC: u8 = 0xF8;
 /// The format that this code writes. It reads this one and older ones, of which there are none.
 const FORMAT_VERSION: u8 = 1;
-/// Magic, version, kind and checksum, in bytes.
-const HEADER_BYTES: usize = 8;
+/// Format, kind and checksum, in bytes.
+const HEADER_BYTES: usize = 6;
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +117,7 @@ pub(super) fn encode_operation(key: &Key, operation: &Operation) -> Vec<u8> {
     seal(
         key,
         RecordKind::Operation,
-        &operation::to_message(operation),
+        &operation::to_message_apart(operation),
     )
 }
 
@@ -126,7 +127,12 @@ pub(super) fn decode_operation(
     id: &OperationId,
     value: &[u8],
 ) -> Result<Operation, StoreError> {
-    let operation = open(key, RecordKind::Operation, value, operation::from_message)?;
+    let operation = open(
+        key,
+        RecordKind::Operation,
+        value,
+        operation::from_message_apart,
+    )?;
     if operation.id != *id {
         return Err(corrupt(key, "it is another operation than its key says"));
     }
@@ -168,12 +174,13 @@ fn checksum(key: &Key, kind: u8, body: &[u8]) -> [u8; 4] {
 
 fn seal(key: &Key, kind: RecordKind, message: &impl Message) -> Vec<u8> {
     let mut value = Vec::with_capacity(HEADER_BYTES + message.encoded_len());
-    value.extend_from_slice(&MAGIC);
-    value.push(FORMAT_VERSION);
-    value.push(kind.code());
-    let body = message.encode_to_vec();
-    value.extend_from_slice(&checksum(key, kind.code(), &body));
-    value.extend_from_slice(&body);
+    value.extend_from_slice(&[MAGIC + FORMAT_VERSION, kind.code(), 0, 0, 0, 0]);
+    // A vector grows, so there is always room.
+    message.encode(&mut value).expect("a vector has room");
+    let (header, body) = value.split_at_mut(HEADER_BYTES);
+    if let [_, _, sum @ ..] = header {
+        sum.copy_from_slice(&checksum(key, kind.code(), body));
+    }
     value
 }
 
@@ -198,10 +205,10 @@ fn body_of<'v>(key: &Key, kind: RecordKind, value: &'v [u8]) -> Result<&'v [u8],
             value.len()
         ));
     };
-    let [m0, m1, version, found, sum @ ..] = *header;
-    if [m0, m1] != MAGIC {
+    let [first, found, sum @ ..] = *header;
+    let Some(version) = first.checked_sub(MAGIC) else {
         return Err("it does not begin like a value of Fencepost: it is foreign".to_owned());
-    }
+    };
     if version > FORMAT_VERSION {
         return Err(format!(
             "it has format {version}, and this version of Fencepost knows only {FORMAT_VERSION}: upgrade this sidecar"
@@ -238,33 +245,21 @@ fn missing(name: &str) -> Invalid {
     Invalid::new(format!("{name} is missing"))
 }
 
-fn sixteen(name: &str, bytes: &[u8]) -> Result<[u8; 16], Invalid> {
+fn exactly<const N: usize>(name: &str, bytes: &[u8]) -> Result<[u8; N], Invalid> {
     bytes.try_into().map_err(|_| {
         Invalid::new(format!(
-            "{name} is {} bytes long instead of 16",
+            "{name} is {} bytes long instead of {N}",
             bytes.len()
         ))
     })
 }
 
 fn nonce(name: &str, bytes: &[u8]) -> Result<Nonce, Invalid> {
-    sixteen(name, bytes).map(Nonce::from_bytes)
+    exactly(name, bytes).map(Nonce::from_bytes)
 }
 
-/// Empty: none.
-fn maybe_nonce(name: &str, bytes: &[u8]) -> Result<Option<Nonce>, Invalid> {
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    nonce(name, bytes).map(Some)
-}
-
-/// Empty: none.
-fn maybe_state(name: &str, text: &str) -> Result<Option<StateName>, Invalid> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    field(name, StateName::parse(text)).map(Some)
+fn mark(name: &str, bytes: &[u8]) -> Result<Mark, Invalid> {
+    exactly(name, bytes).map(Mark::from_bytes)
 }
 
 fn at_most(name: &str, count: usize, limit: usize) -> Result<(), Invalid> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fencepost::domain::decision::{IncidentId, Rule, Verdict};
 use fencepost::domain::digest::ContentDigest;
-use fencepost::domain::ids::{Kind, Nonce, OperationId, RequestId, ResourceId, StateName};
+use fencepost::domain::ids::{Kind, Mark, Nonce, OperationId, RequestId, ResourceId, StateName};
 use fencepost::domain::incident::Incident;
 use fencepost::domain::outcome::StoredResult;
 use fencepost::domain::record::{LeaseId, Operation, Raised, Record, Round};
@@ -126,7 +126,7 @@ pub(crate) fn operation(id: impl std::fmt::Display) -> Operation {
             ..StoredResult::default()
         },
         time_ms: 1_790_000_000_000,
-        nonce: Nonce::from_bytes([9; 16]),
+        mark: Mark::from_bytes([9; 8]),
         round: None,
         state: None,
         expected: Vec::new(),

@@ -97,7 +97,7 @@ impl Fold<'_> {
 impl Operation {
     /// How many bytes it takes in a record, about.
     pub fn size(&self) -> usize {
-        const FIXED: usize = 48;
+        const FIXED: usize = 32;
         let names = self
             .state
             .iter()

@@ -76,7 +76,7 @@ impl Fold<'_> {
             rule,
             result: result.clone(),
             time_ms: self.time_ms,
-            nonce,
+            mark: nonce.mark(),
             round: Some(open.claim.round),
             state: None,
             expected: Vec::new(),
@@ -103,7 +103,7 @@ impl Fold<'_> {
         let Some(round) = self.record.round.as_mut() else {
             return draft;
         };
-        round.over = Some(RoundEnd::Released(nonce));
+        round.over = Some(RoundEnd::Released(nonce.mark()));
         let (ended, lease) = (round.nonce, round.lease);
         self.live = None;
         self.reservation = ReservationChange::End;

@@ -22,7 +22,7 @@ pub(super) struct About<'a> {
 impl Fold<'_> {
     /// Answers a request whose operation is already finished.
     pub(super) fn repeat(&mut self, ask: &Transition, nonce: Nonce, done: Operation) -> Judged {
-        let draft = if done.nonce == nonce {
+        let draft = if done.mark == nonce.mark() {
             // Ours: the commit went through and only its reply was lost.
             self.first_answer(&done)
         } else if done.digest != ask.intent.digest {

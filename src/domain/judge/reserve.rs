@@ -84,7 +84,7 @@ impl Fold<'_> {
         }
         let draft = match self.record.end_of(reservation.round()) {
             // Ours: the commit went through and only its reply was lost.
-            Some(RoundEnd::Released(by)) if by == nonce => {
+            Some(RoundEnd::Released(by)) if by == nonce.mark() => {
                 let incident = self.left_behind(reservation.round());
                 ended_now().incident(incident)
             }

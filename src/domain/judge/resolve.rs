@@ -27,7 +27,7 @@ impl Fold<'_> {
     }
 
     fn resolved_before(&self, ask: &Resolve, nonce: Nonce, done: &Operation) -> Draft {
-        if done.nonce == nonce {
+        if done.mark == nonce.mark() {
             // Ours: the commit went through and only its reply was lost.
             return self.showing(resolved(ask.finding));
         }
@@ -54,7 +54,7 @@ impl Fold<'_> {
 
     fn resolve_open(&mut self, ask: &Resolve, nonce: Nonce, open: OpenOperation) -> Judged {
         let last = open.claim.resolved.as_ref();
-        if last.is_some_and(|last| last.nonce == nonce) {
+        if last.is_some_and(|last| last.mark == nonce.mark()) {
             // Ours: the commit went through and only its reply was lost.
             return answered(self.showing(resolved(ask.finding)));
         }
@@ -126,7 +126,7 @@ impl Fold<'_> {
             by: ask.by.clone(),
             reason: ask.reason.clone(),
             time_ms: self.time_ms,
-            nonce,
+            mark: nonce.mark(),
         });
         let (verdict, rule, result) = match ask.finding {
             Finding::NotDone => {
@@ -150,7 +150,7 @@ impl Fold<'_> {
             rule,
             result,
             time_ms: self.time_ms,
-            nonce,
+            mark: nonce.mark(),
             round: None,
             state: (verdict != Verdict::Applied)
                 .then(|| self.record.state.clone())

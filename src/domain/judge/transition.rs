@@ -209,7 +209,7 @@ impl Fold<'_> {
             rule: found.rule,
             result,
             time_ms: self.time_ms,
-            nonce,
+            mark: nonce.mark(),
             round: ask
                 .reservation
                 .as_ref()

@@ -1,7 +1,7 @@
 //! Open operations: their claims, and what persons said of them.
 
-use super::operation::{digest_from_message, digest_to_message, state_text};
-use super::{at_most, field, maybe_state, missing, nonce, nonce_bytes, sixteen};
+use super::operation::{digest_bytes, digest_from_bytes};
+use super::{at_most, exactly, field, mark, nonce, nonce_bytes};
 use crate::domain::claim::{Claim, Finding, OpenOperation, PastClaim, Resolution, Seat};
 use crate::domain::ids::{
     Holder, IdentityName, IdentityValue, OperationId, Reason, RequestId, StateName,
@@ -13,19 +13,24 @@ use crate::domain::request::{
 };
 use crate::proto::store_v1 as pb;
 
-/// An open operation has no verdict yet.
-pub(super) fn is_open(message: &pb::Operation) -> bool {
-    message.verdict == 0
-}
-
-pub(super) fn to_message(open: &OpenOperation) -> pb::Operation {
+pub(super) fn to_message(open: &OpenOperation) -> pb::OpenOperation {
     let OpenOperation { intent, claim } = open;
-    let stored = pb::Claim {
+    pb::OpenOperation {
+        id: intent.operation.as_str().to_owned(),
+        digest: digest_bytes(&intent.digest),
+        round: nonce_bytes(claim.round),
+        nonce: if claim.nonce == claim.round {
+            bytes::Bytes::new()
+        } else {
+            nonce_bytes(claim.nonce)
+        },
         request: bytes::Bytes::copy_from_slice(claim.request.as_bytes()),
         attempts: claim.attempts,
         ridden: claim.seat == Seat::Ridden,
         returned: claim.returned,
         reruns: intent.interrupted == Interrupted::Rerun,
+        time_ms: claim.time_ms,
+        raised: claim.raised.bits(),
         identity: identity_to_message(&intent.identity),
         from: intent
             .from
@@ -38,63 +43,73 @@ pub(super) fn to_message(open: &OpenOperation) -> pb::Operation {
             sets: identity_to_message(&movement.sets),
         }),
         resolution: claim.resolved.as_deref().map(resolution_to_message),
-    };
-    pb::Operation {
-        id: intent.operation.as_str().to_owned(),
-        digest: Some(digest_to_message(&intent.digest)),
-        time_ms: claim.time_ms,
-        nonce: nonce_bytes(claim.nonce),
-        round: nonce_bytes(claim.round),
-        raised: claim.raised.bits(),
-        claim: Some(stored),
-        ..pb::Operation::default()
     }
 }
 
-pub(super) fn from_message(message: pb::Operation) -> Result<OpenOperation, Invalid> {
-    let stored = message.claim.ok_or_else(|| missing("operation.claim"))?;
-    at_most("claim.from", stored.from.len(), FROM_STATES_MAX)?;
-    let states = stored.from.iter();
+pub(super) fn from_message(message: pb::OpenOperation) -> Result<OpenOperation, Invalid> {
+    at_most("open.from", message.from.len(), FROM_STATES_MAX)?;
+    let round = nonce("open.round", &message.round)?;
+    let states = message.from.iter();
     let intent = Intent {
-        operation: field("operation.id", OperationId::parse(&message.id))?,
-        identity: identity_from_message("claim.identity", &stored.identity)?,
-        digest: digest_from_message("operation.digest", message.digest)?
-            .ok_or_else(|| missing("operation.digest"))?,
+        operation: field("open.id", OperationId::parse(&message.id))?,
+        identity: identity_from_message("open.identity", &message.identity)?,
+        digest: digest_from_bytes("open.digest", &message.digest)?,
         from: states
-            .map(|state| field("claim.from", StateName::parse(state)))
+            .map(|state| field("open.from", StateName::parse(state)))
             .collect::<Result<_, _>>()?,
-        movement: stored
+        movement: message
             .r#move
             .map(|movement| {
                 Ok(Move {
-                    to: maybe_state("claim.move.to", &movement.to)?,
-                    initial: maybe_state("claim.move.initial", &movement.initial)?,
-                    sets: identity_from_message("claim.move.sets", &movement.sets)?,
+                    to: maybe_state("open.move.to", &movement.to)?,
+                    initial: maybe_state("open.move.initial", &movement.initial)?,
+                    sets: identity_from_message("open.move.sets", &movement.sets)?,
                 })
             })
             .transpose()?,
-        interrupted: if stored.reruns {
+        interrupted: if message.reruns {
             Interrupted::Rerun
         } else {
             Interrupted::Ask
         },
     };
     let claim = Claim {
-        nonce: nonce("operation.nonce", &message.nonce)?,
-        request: RequestId::from_bytes(sixteen("claim.request", &stored.request)?),
-        round: nonce("operation.round", &message.round)?,
-        seat: if stored.ridden {
+        nonce: if message.nonce.is_empty() {
+            round
+        } else {
+            nonce("open.nonce", &message.nonce)?
+        },
+        request: RequestId::from_bytes(exactly("open.request", &message.request)?),
+        round,
+        seat: if message.ridden {
             Seat::Ridden
         } else {
             Seat::Own
         },
-        attempts: stored.attempts,
+        attempts: message.attempts,
         time_ms: message.time_ms,
-        returned: stored.returned,
+        returned: message.returned,
         raised: Raised::from_bits(message.raised),
-        resolved: stored.resolution.map(resolution_from_message).transpose()?,
+        resolved: message
+            .resolution
+            .map(resolution_from_message)
+            .transpose()?,
     };
     Ok(OpenOperation { intent, claim })
+}
+
+fn state_text(state: Option<&StateName>) -> String {
+    state
+        .map(|state| state.as_str().to_owned())
+        .unwrap_or_default()
+}
+
+/// Empty: none.
+fn maybe_state(name: &str, text: &str) -> Result<Option<StateName>, Invalid> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    field(name, StateName::parse(text)).map(Some)
 }
 
 pub(super) fn past_to_message(past: &PastClaim) -> pb::PastClaim {
@@ -124,7 +139,7 @@ pub(super) fn resolution_to_message(resolution: &Resolution) -> pb::Resolution {
         by: resolution.by.as_str().to_owned(),
         reason: resolution.reason.as_str().to_owned(),
         time_ms: resolution.time_ms,
-        nonce: nonce_bytes(resolution.nonce),
+        mark: bytes::Bytes::copy_from_slice(resolution.mark.as_bytes()),
     }
 }
 
@@ -144,7 +159,7 @@ pub(super) fn resolution_from_message(message: pb::Resolution) -> Result<Box<Res
         by: field("resolution.by", Holder::parse(&message.by))?,
         reason: field("resolution.reason", Reason::parse(&message.reason))?,
         time_ms: message.time_ms,
-        nonce: nonce("resolution.nonce", &message.nonce)?,
+        mark: mark("resolution.mark", &message.mark)?,
     }))
 }
 

@@ -1,12 +1,11 @@
 //! Incidents.
 
+use super::field;
 use super::operation::{
-    digest_from_message, digest_to_message, result_from_message, result_to_message, rule,
-    state_text, verdict,
+    digest_bytes, digest_from_bytes, result_from_message, result_to_message, rule, verdict,
 };
-use super::{field, maybe_state};
 use crate::domain::decision::IncidentId;
-use crate::domain::ids::{Kind, OperationId, ResourceId};
+use crate::domain::ids::{Kind, OperationId, ResourceId, StateName};
 use crate::domain::incident::{Incident, verdict_code};
 use crate::domain::invalid::Invalid;
 use crate::proto::store_v1 as pb;
@@ -25,10 +24,22 @@ pub(super) fn to_message(incident: &Incident) -> pb::Incident {
         rule: incident.rule.as_str().to_owned(),
         explanation: incident.explanation.clone(),
         time_ms: incident.time_ms,
-        first_digest: incident.first_digest.as_ref().map(digest_to_message),
-        digest: incident.digest.as_ref().map(digest_to_message),
+        first_digest: incident
+            .first_digest
+            .as_ref()
+            .map(digest_bytes)
+            .unwrap_or_default(),
+        digest: incident
+            .digest
+            .as_ref()
+            .map(digest_bytes)
+            .unwrap_or_default(),
         evidence: incident.evidence.as_ref().map(result_to_message),
-        state: state_text(incident.state.as_ref()),
+        state: incident
+            .state
+            .as_ref()
+            .map(|state| state.as_str().to_owned())
+            .unwrap_or_default(),
     }
 }
 
@@ -46,12 +57,24 @@ pub(super) fn from_message(message: pb::Incident) -> Result<Incident, Invalid> {
         rule: rule("rule", &message.rule)?,
         explanation: message.explanation,
         time_ms: message.time_ms,
-        first_digest: digest_from_message("first_digest", message.first_digest)?,
-        digest: digest_from_message("digest", message.digest)?,
+        first_digest: if message.first_digest.is_empty() {
+            None
+        } else {
+            Some(digest_from_bytes("first_digest", &message.first_digest)?)
+        },
+        digest: if message.digest.is_empty() {
+            None
+        } else {
+            Some(digest_from_bytes("digest", &message.digest)?)
+        },
         evidence: message
             .evidence
             .map(|evidence| result_from_message("evidence", evidence))
             .transpose()?,
-        state: maybe_state("state", &message.state)?,
+        state: if message.state.is_empty() {
+            None
+        } else {
+            Some(field("state", StateName::parse(&message.state))?)
+        },
     })
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::claim;
-use super::operation::{self, state_text};
-use super::{at_most, field, maybe_nonce, maybe_state, nonce, nonce_bytes, sixteen};
+use super::operation;
+use super::refer::{Names, numbered};
+use super::{at_most, exactly, field, mark, nonce, nonce_bytes};
 use crate::domain::claim::{OPEN_OPERATIONS_MAX, PAST_CLAIMS_MAX, RETURNED_OPERATIONS_MAX};
 use crate::domain::ids::{
     Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, StateName,
@@ -28,10 +29,30 @@ pub(super) fn to_message(record: &Record) -> pb::Record {
     debug_assert!(record.past_rounds.len() <= PAST_ROUNDS_MAX);
     debug_assert!(record.open.len() <= OPEN_MAX);
     debug_assert!(record.past_claims.len() <= PAST_CLAIMS_MAX);
+    let mut visits: Vec<_> = record.visits.iter().collect();
+    visits.sort_by_key(|(_, visit)| visit.entered);
+    let last_round = record.round.iter().map(|round| round.nonce);
+    let past_rounds = record.past_rounds.iter().map(|past| past.nonce);
+    let mut names = Names {
+        states: visits.iter().map(|(state, _)| *state).collect(),
+        rounds: last_round.chain(past_rounds).collect(),
+    };
+    let rounds_remembered = names.rounds.len();
+    let last_visit = visits.last();
+    let last_entered = last_visit.map_or(0, |(_, visit)| visit.entered);
+    let usual_state = last_visit.map(|(state, _)| *state);
+    let state = record.state.as_ref();
+    let state_number = (state != usual_state).then(|| state.map_or(0, |state| names.state(state)));
+    let mut since_ms = 0;
+    let mut operations = Vec::with_capacity(record.operations.len());
+    for operation in &record.operations {
+        operations.push(operation::to_message(operation, &mut names, since_ms));
+        since_ms = operation.time_ms;
+    }
     pb::Record {
-        moves: record.moves,
-        state: state_text(record.state.as_ref()),
-        visits: record.visits.iter().map(visit_to_message).collect(),
+        moves: (record.moves != last_entered).then_some(record.moves),
+        state: state_number,
+        visits: visits_to_messages(&visits),
         identity: record.identity.iter().map(value_to_message).collect(),
         round: record.round.as_ref().map(round_to_message),
         past_rounds: record
@@ -42,18 +63,16 @@ pub(super) fn to_message(record: &Record) -> pb::Record {
                 released_by: released_by(past.end),
             })
             .collect(),
-        operations: record
-            .operations
-            .iter()
-            .map(operation::to_message)
-            .chain(record.open.iter().map(claim::to_message))
-            .collect(),
+        operations,
         spilled: record.spilled,
         past_claims: record
             .past_claims
             .iter()
             .map(claim::past_to_message)
             .collect(),
+        open: record.open.iter().map(claim::to_message).collect(),
+        other_states: names.states_beyond(visits.len()),
+        other_rounds: names.rounds_beyond(rounds_remembered),
     }
 }
 
@@ -65,18 +84,13 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
         IDENTITY_NAMES_REMEMBERED_MAX,
     )?;
     at_most("past_rounds", message.past_rounds.len(), PAST_ROUNDS_MAX)?;
-    let mut visits = BTreeMap::new();
-    for visit in message.visits {
-        let state = field("visits.state", StateName::parse(&visit.state))?;
-        let visit = Visit {
-            entered: visit.entered,
-            left: visit.left,
-            values: visit.values.into_iter().map(ValueHash).collect(),
-        };
-        if visits.insert(state, visit).is_some() {
-            return Err(Invalid::new("visits names a state twice"));
-        }
-    }
+    at_most("open", message.open.len(), OPEN_MAX)?;
+    at_most("past_claims", message.past_claims.len(), PAST_CLAIMS_MAX)?;
+    let visits = visits_from_messages(message.visits)?;
+    let last_entered = visits.last().map_or(0, |(_, visit)| visit.entered);
+    let mut states: Vec<StateName> = visits.iter().map(|(state, _)| state.clone()).collect();
+    let usual_state = states.last().cloned();
+    states.extend(operation::states("other_states", &message.other_states)?);
     let mut identity = BTreeMap::new();
     for value in message.identity {
         let (name, value) = value_from_message(&value)?;
@@ -84,31 +98,32 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
             return Err(Invalid::new("identity has a name twice"));
         }
     }
-    let (open, finished): (Vec<_>, Vec<_>) =
-        message.operations.into_iter().partition(claim::is_open);
-    at_most("open operations", open.len(), OPEN_MAX)?;
-    at_most("past_claims", message.past_claims.len(), PAST_CLAIMS_MAX)?;
+    let round = message.round.map(round_from_message).transpose()?;
+    let past_rounds = message.past_rounds.iter().map(past_from_message);
+    let past_rounds = past_rounds.collect::<Result<Vec<_>, _>>()?;
+    let mut rounds: Vec<Nonce> = round.iter().map(|round| round.nonce).collect();
+    rounds.extend(past_rounds.iter().map(|past| past.nonce));
+    rounds.extend(operation::rounds("other_rounds", &message.other_rounds)?);
+    let mut since_ms = 0;
+    let mut operations = Vec::with_capacity(message.operations.len());
+    for operation in message.operations {
+        let operation = operation::from_message(operation, &states, &rounds, since_ms)?;
+        since_ms = operation.time_ms;
+        operations.push(operation);
+    }
     Ok(Record {
-        moves: message.moves,
-        state: maybe_state("state", &message.state)?,
-        visits,
+        moves: message.moves.unwrap_or(last_entered),
+        state: match message.state {
+            Some(number) => numbered("state", &states, number)?,
+            None => usual_state,
+        },
+        visits: in_order_of_names(visits)?,
         identity,
-        round: message.round.map(round_from_message).transpose()?,
-        past_rounds: message
-            .past_rounds
-            .iter()
-            .map(|past| {
-                Ok(PastRound {
-                    nonce: nonce("past_rounds.nonce", &past.nonce)?,
-                    end: round_end("past_rounds.released_by", &past.released_by)?,
-                })
-            })
-            .collect::<Result<_, Invalid>>()?,
-        operations: finished
-            .into_iter()
-            .map(operation::from_message)
-            .collect::<Result<_, _>>()?,
-        open: open
+        round,
+        past_rounds,
+        operations,
+        open: message
+            .open
             .into_iter()
             .map(claim::from_message)
             .collect::<Result<_, _>>()?,
@@ -121,13 +136,62 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
     })
 }
 
-fn visit_to_message((state, visit): (&StateName, &Visit)) -> pb::Visit {
-    pb::Visit {
-        state: state.as_str().to_owned(),
-        entered: visit.entered,
-        left: visit.left,
-        values: visit.values.iter().map(|hash| hash.0).collect(),
+/// Visits in the order in which they were entered. What follows from the neighbours is left out.
+fn visits_to_messages(visits: &[(&StateName, &Visit)]) -> Vec<pb::Visit> {
+    let mut before = 0_u64;
+    let mut messages = Vec::with_capacity(visits.len());
+    for (at, (state, visit)) in visits.iter().enumerate() {
+        let next = visits.get(at + 1).map(|(_, next)| next.entered);
+        messages.push(pb::Visit {
+            state: state.as_str().to_owned(),
+            entered: (visit.entered != before.wrapping_add(1)).then_some(visit.entered),
+            left: visit.left.filter(|_| visit.left != next),
+            values: visit.values.iter().map(|hash| hash.0).collect(),
+            never_left: visit.left.is_none() && next.is_some(),
+        });
+        before = visit.entered;
     }
+    messages
+}
+
+fn visits_from_messages(messages: Vec<pb::Visit>) -> Result<Vec<(StateName, Visit)>, Invalid> {
+    let mut visits: Vec<(StateName, Visit)> = Vec::with_capacity(messages.len());
+    let mut before = 0_u64;
+    let mut stays_until_next = false;
+    for message in messages {
+        let entered = message.entered.unwrap_or(before.wrapping_add(1));
+        if let Some((_, last)) = visits.last_mut().filter(|_| stays_until_next) {
+            last.left = Some(entered);
+        }
+        stays_until_next = message.left.is_none() && !message.never_left;
+        before = entered;
+        let visit = Visit {
+            entered,
+            left: message.left,
+            values: message.values.into_iter().map(ValueHash).collect(),
+        };
+        let state = field("visits.state", StateName::parse(&message.state))?;
+        visits.push((state, visit));
+    }
+    Ok(visits)
+}
+
+fn in_order_of_names(
+    visits: Vec<(StateName, Visit)>,
+) -> Result<BTreeMap<StateName, Visit>, Invalid> {
+    let count = visits.len();
+    let by_name: BTreeMap<_, _> = visits.into_iter().collect();
+    if by_name.len() != count {
+        return Err(Invalid::new("visits names a state twice"));
+    }
+    Ok(by_name)
+}
+
+fn past_from_message(past: &pb::PastRound) -> Result<PastRound, Invalid> {
+    Ok(PastRound {
+        nonce: nonce("past_rounds.nonce", &past.nonce)?,
+        end: round_end("past_rounds.released_by", &past.released_by)?,
+    })
 }
 
 fn value_to_message((name, value): (&IdentityName, &NamedValue)) -> pb::NamedValue {
@@ -183,7 +247,7 @@ fn round_from_message(message: pb::Round) -> Result<Round, Invalid> {
         .map_err(|_| Invalid::new("round.granted is no revision of etcd"))?;
     Ok(Round {
         nonce: nonce("round.nonce", &message.nonce)?,
-        request: RequestId::from_bytes(sixteen("round.request", &message.request)?),
+        request: RequestId::from_bytes(exactly("round.request", &message.request)?),
         holder: if message.holder.is_empty() {
             None
         } else {
@@ -216,12 +280,14 @@ fn round_from_message(message: pb::Round) -> Result<Round, Invalid> {
 
 fn released_by(end: RoundEnd) -> bytes::Bytes {
     match end {
-        RoundEnd::Released(nonce) => nonce_bytes(nonce),
+        RoundEnd::Released(mark) => bytes::Bytes::copy_from_slice(mark.as_bytes()),
         RoundEnd::Lost => bytes::Bytes::new(),
     }
 }
 
 fn round_end(name: &str, released_by: &[u8]) -> Result<RoundEnd, Invalid> {
-    let released: Option<Nonce> = maybe_nonce(name, released_by)?;
-    Ok(released.map_or(RoundEnd::Lost, RoundEnd::Released))
+    if released_by.is_empty() {
+        return Ok(RoundEnd::Lost);
+    }
+    mark(name, released_by).map(RoundEnd::Released)
 }

@@ -14,8 +14,8 @@ use crate::domain::claim::{
 use crate::domain::decision::{IncidentId, Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme};
 use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Kind, Nonce, OperationId, Reason, RequestId, ResourceId,
-    StateName,
+    Holder, IdentityName, IdentityValue, Kind, Mark, Nonce, OperationId, Reason, RequestId,
+    ResourceId, StateName,
 };
 use crate::domain::incident::{Incident, verdict_from_code};
 use crate::domain::outcome::StoredResult;
@@ -27,6 +27,10 @@ use crate::domain::token::Revision;
 
 pub(super) fn nonces() -> impl Strategy<Value = Nonce> {
     any::<[u8; 16]>().prop_map(Nonce::from_bytes)
+}
+
+pub(super) fn marks() -> impl Strategy<Value = Mark> {
+    any::<[u8; 8]>().prop_map(Mark::from_bytes)
 }
 
 pub(super) fn names() -> impl Strategy<Value = String> {
@@ -85,7 +89,7 @@ pub(super) fn results() -> impl Strategy<Value = StoredResult> {
 pub(super) fn operations() -> impl Strategy<Value = Operation> {
     (
         (operation_ids(), digests(), verdicts(), rules(), results()),
-        (any::<u64>(), nonces(), option::of(nonces())),
+        (any::<u64>(), marks(), option::of(nonces())),
         (
             option::of(states()),
             vec(states(), 0..4),
@@ -94,7 +98,7 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
         ),
     )
         .prop_map(
-            |((id, digest, verdict, rule, result), (time_ms, nonce, round), rest)| {
+            |((id, digest, verdict, rule, result), (time_ms, mark, round), rest)| {
                 let (state, expected, raised, resolved) = rest;
                 Operation {
                     id,
@@ -103,7 +107,7 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                     rule,
                     result,
                     time_ms,
-                    nonce,
+                    mark,
                     round,
                     state,
                     expected,
@@ -121,15 +125,15 @@ pub(super) fn resolutions() -> impl Strategy<Value = Box<Resolution>> {
         "\\PC{1,20}",
         "[a-z]\\PC{0,20}",
         any::<u64>(),
-        nonces(),
+        marks(),
     )
-        .prop_map(|(finding, by, reason, time_ms, nonce)| {
+        .prop_map(|(finding, by, reason, time_ms, mark)| {
             Box::new(Resolution {
                 finding,
                 by: Holder::parse(&by).unwrap(),
                 reason: Reason::parse(&reason).unwrap(),
                 time_ms,
-                nonce,
+                mark,
             })
         })
 }
@@ -194,7 +198,7 @@ fn past_claims() -> impl Strategy<Value = PastClaim> {
 }
 
 pub(super) fn round_ends() -> impl Strategy<Value = RoundEnd> {
-    option::of(nonces()).prop_map(|by| by.map_or(RoundEnd::Lost, RoundEnd::Released))
+    option::of(marks()).prop_map(|by| by.map_or(RoundEnd::Lost, RoundEnd::Released))
 }
 
 pub(super) fn rounds() -> impl Strategy<Value = Round> {

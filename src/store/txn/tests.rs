@@ -7,7 +7,7 @@ use super::batch::BATCH_MEMBERS_MAX;
 use super::*;
 use crate::domain::decision::{Rule, Verdict};
 use crate::domain::digest::ContentDigest;
-use crate::domain::ids::{Kind, Nonce};
+use crate::domain::ids::{Kind, Mark, Nonce};
 use crate::domain::incident::Incident;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{LeaseId, Operation, Raised, Record};
@@ -29,7 +29,7 @@ fn operation(id: usize, body: usize) -> Operation {
             ..StoredResult::default()
         },
         time_ms: 1,
-        nonce: Nonce::from_bytes([1; 16]),
+        mark: Mark::from_bytes([1; 8]),
         round: None,
         state: None,
         expected: Vec::new(),
