@@ -13,7 +13,7 @@ use fencepost::domain::digest::ContentDigest;
 use fencepost::domain::ids::{Kind, Nonce, OperationId, ResourceId, StateName};
 use fencepost::domain::judge::{Answer, Ask, Fold, Judged, Standing};
 use fencepost::domain::outcome::StoredResult;
-use fencepost::domain::request::{Intent, Move, Transition};
+use fencepost::domain::request::{Intent, Interrupted, Move, Transition};
 use fencepost::domain::token::{Revision, Timeline};
 use fencepost::engine::{Boottime, Caller, Engine, EngineOptions};
 use fencepost::proto::v1 as pb;
@@ -252,7 +252,9 @@ fn read(request: pb::TransitionRequest) -> Outcome<Transition> {
                 initial: some_state(&movement.initial_state)?,
                 sets: BTreeMap::new(),
             }),
+            interrupted: Interrupted::Ask,
         },
+        afterwards: None,
         reservation: None,
         result: Some(
             StoredResult {
