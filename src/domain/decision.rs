@@ -33,8 +33,12 @@ pub enum Verdict {
     Applied,
     /// Done before.
     Replayed,
+    /// Another request's claim of the operation is live.
+    InProgress,
     /// Another round holds the resource.
     Busy,
+    /// A claim died without a result, and a person decides.
+    Interrupted,
     /// Same operation, other content.
     Conflict,
     /// This move was made already.
@@ -59,7 +63,7 @@ impl Verdict {
             Self::Applied | Self::Replayed | Self::Superseded | Self::OtherRound => {
                 Advice::Acknowledge
             }
-            Self::Busy | Self::TooEarly => Advice::Retry,
+            Self::InProgress | Self::Busy | Self::Interrupted | Self::TooEarly => Advice::Retry,
             Self::Conflict | Self::Rejected | Self::Expired => Advice::Refuse,
             Self::Fenced => Advice::Abandon,
         }
@@ -144,6 +148,28 @@ pub enum Rule {
     TooOld,
     /// The resource was forgotten, and must not come back.
     Forgotten,
+    /// The operation was claimed: its effect may run.
+    Claimed,
+    /// Another request's claim of the operation is live.
+    Running,
+    /// Another operation is claimed, and comes first.
+    ClaimOpen,
+    /// The claim ended without a result, and a person decides.
+    ClaimDied,
+    /// The claim ended without a result; the operation may run again under a claim.
+    NeedsClaim,
+    /// Another operation was interrupted, and comes first.
+    OtherInterrupted,
+    /// A person resolved the operation now.
+    Resolved,
+    /// A person had it refused: it must never be run.
+    Voided,
+    /// The operation was finished before a person resolved it.
+    Finished,
+    /// There is no such operation that was claimed.
+    NeverClaimed,
+    /// It is another attempt than the person looked into.
+    OtherAttempt,
 }
 
 /// Writes each stable name once, for both directions; a rule without a name does not compile.
@@ -197,6 +223,17 @@ rule_names! {
     NoState => "NO_STATE",
     TooOld => "TOO_OLD",
     Forgotten => "FORGOTTEN",
+    Claimed => "CLAIMED",
+    Running => "RUNNING",
+    ClaimOpen => "CLAIM_OPEN",
+    ClaimDied => "CLAIM_DIED",
+    NeedsClaim => "NEEDS_CLAIM",
+    OtherInterrupted => "OTHER_INTERRUPTED",
+    Resolved => "RESOLVED",
+    Voided => "VOIDED",
+    Finished => "FINISHED",
+    NeverClaimed => "NEVER_CLAIMED",
+    OtherAttempt => "OTHER_ATTEMPT",
 }
 
 /// Names an incident; the same finding always has the same.
@@ -278,4 +315,6 @@ pub struct Grant {
     pub ttl: Ttl,
     /// How long it is certain, from the caller's own clock as read before the call.
     pub safe_for: Duration,
+    /// Which attempt at its operation it is for. 0: it carries no claim.
+    pub attempt: u32,
 }

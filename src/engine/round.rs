@@ -69,8 +69,8 @@ struct Folded {
     write: Option<(RecordWrite, ReservationGuard, Option<Revision>)>,
     /// Operations taken to have no keys of their own.
     absent: BTreeSet<OperationId>,
-    /// Whether the first request left met a limit of a record that is only believed.
-    unconfirmed_limit: bool,
+    /// Whether the first request left has no answer because of a record that is only believed.
+    unconfirmed: bool,
 }
 
 enum Next {
@@ -143,7 +143,7 @@ impl<'a> Round<'a> {
         let mut drafts = Vec::new();
         let mut kept = VecDeque::new();
         let mut repeated: Vec<OperationId> = Vec::new();
-        let mut unconfirmed_limit = false;
+        let mut unconfirmed = false;
         while let Some(ticket) = self.tickets.pop_front() {
             match fold.judge(&ticket.ask) {
                 Judged::Answered(draft) if draft.certainty == Certainty::Fact => {
@@ -159,9 +159,14 @@ impl<'a> Round<'a> {
                     self.shared
                         .answer(ticket, Err(Fault::LimitMet { what, limit }));
                 }
-                // A limit met in a belief, or because of what is still to be written, has to be looked at again.
-                Judged::Limit { .. } => {
-                    unconfirmed_limit = drafts.is_empty();
+                Judged::Unfit { field, reason } if self.fresh && drafts.is_empty() => {
+                    let (field, reason) = (field.to_owned(), reason.to_owned());
+                    self.shared
+                        .answer(ticket, Err(Fault::InvalidField { field, reason }));
+                }
+                // What is found in a belief, or because of what is still to be written, has to be looked at again.
+                Judged::Limit { .. } | Judged::Unfit { .. } => {
+                    unconfirmed = drafts.is_empty();
                     kept.push_back(ticket);
                     break;
                 }
@@ -191,7 +196,7 @@ impl<'a> Round<'a> {
             drafts,
             write,
             absent,
-            unconfirmed_limit,
+            unconfirmed,
         }
     }
 
@@ -200,10 +205,10 @@ impl<'a> Round<'a> {
         let Folded {
             drafts,
             absent,
-            unconfirmed_limit,
+            unconfirmed,
             ..
         } = folded;
-        if drafts.is_empty() && !unconfirmed_limit {
+        if drafts.is_empty() && !unconfirmed {
             return Next::Done;
         }
         let confirmed = self.fresh
@@ -402,7 +407,7 @@ impl<'a> Round<'a> {
             return;
         };
         for ticket in &mut self.tickets {
-            if let Ask::Reserve(_, nonce, _) = &mut ticket.ask
+            if let Ask::Reserve(_, nonce, _) | Ask::Ride(_, nonce) = &mut ticket.ask
                 && !standing.names(*nonce)
             {
                 *nonce = random_nonce();

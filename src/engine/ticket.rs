@@ -79,9 +79,14 @@ impl Ticket {
     pub(super) fn send(&self) -> bool {
         match self.ask {
             Ask::Transition(ref ask, _) if ask.purpose == Purpose::Validate => !self.withdrawn(),
-            Ask::Reserve(..) | Ask::Release(..) | Ask::Transition(..) | Ask::Sweep(_) => {
-                self.progress.send()
-            }
+            Ask::Complete(ref ask, _) if ask.purpose == Purpose::Validate => !self.withdrawn(),
+            Ask::Reserve(..)
+            | Ask::Ride(..)
+            | Ask::Release(..)
+            | Ask::Transition(..)
+            | Ask::Complete(..)
+            | Ask::Resolve(..)
+            | Ask::Sweep(_) => self.progress.send(),
             Ask::Fence(_) | Ask::Check(_) | Ask::Lookup(_) | Ask::Inspect => !self.withdrawn(),
         }
     }

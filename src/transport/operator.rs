@@ -61,4 +61,12 @@ impl OperatorService for Operator {
     ) -> Result<Response<pb::GetCountsResponse>, Status> {
         answered(self.0.get_counts())
     }
+
+    async fn resolve_operation(
+        &self,
+        request: Request<pb::ResolveOperationRequest>,
+    ) -> Result<Response<pb::ResolveOperationResponse>, Status> {
+        let (request, origin) = opened(request);
+        answered(self.0.resolve_operation(request, &origin).await)
+    }
 }

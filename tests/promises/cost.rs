@@ -82,6 +82,12 @@ async fn each_call_takes_as_few_requests_as_it_can(backend: Backend) {
     ]
     .map(Line::new);
     let [mut fence, mut lookup, mut inspect] = ["Fence", "Lookup", "Inspect"].map(Line::new);
+    let [mut claim, mut complete, mut copy] = [
+        "Reserve with an intent",
+        "Transition, completing",
+        "Reserve, claimed already",
+    ]
+    .map(Line::new);
     for _ in 0..TIMES {
         let resource = fresh_resource();
         let mine = reserve(&resource);
@@ -119,6 +125,18 @@ async fn each_call_takes_as_few_requests_as_it_can(backend: Backend) {
         assert_eq!(again.verdict, Verdict::Replayed);
         replay.add(counts);
 
+        let claimed = fresh_resource();
+        applied(&one.transition(&create(&claimed, "pending")).await);
+        let pay = ask(&claimed, "pay").from(&["pending"]).to("paid");
+        let (grant, counts) = measured(&plan, one.hold(&pay.claim())).await;
+        claim.add(counts);
+        let (running, counts) = measured(&plan, one.reserve(&pay.claim())).await;
+        assert_eq!(running.decision.verdict, Verdict::InProgress);
+        copy.add(counts);
+        let (done, counts) = measured(&plan, one.complete(&grant.id, "receipt")).await;
+        applied(&done);
+        complete.add(counts);
+
         let known_elsewhere = fresh_resource();
         applied(&two.transition(&create(&known_elsewhere, "pending")).await);
         let pay = ask(&known_elsewhere, "pay").from(&["pending"]).to("paid");
@@ -143,6 +161,9 @@ async fn each_call_takes_as_few_requests_as_it_can(backend: Backend) {
         (&replay, 0),
         (&lookup, 1),
         (&inspect, 1),
+        (&claim, 1),
+        (&complete, 1),
+        (&copy, 1),
     ];
     println!("| engine   | call                     | keys, most | last, all |");
     for (line, _) in table {

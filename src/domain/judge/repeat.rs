@@ -1,8 +1,9 @@
 //! An operation that was decided before: the layers key, digest and replay.
 
-use super::alert::Found;
+use super::alert::{About, Found};
 use super::{Certainty, Draft, Fold, Judged};
 use crate::domain::decision::{IncidentId, Layer, Rule, Verdict};
+use crate::domain::digest::ContentDigest;
 use crate::domain::ids::Nonce;
 use crate::domain::incident::Incident;
 use crate::domain::record::{Operation, Raised};
@@ -68,6 +69,10 @@ impl Fold<'_> {
                 .expected(&done.expected)
                 .incident(self.refusal_of(done))
         };
+        let draft = match &done.resolved {
+            Some(resolution) => draft.adding(&resolution.told()),
+            None => draft,
+        };
         draft.first_time(done.time_ms).fact()
     }
 
@@ -77,10 +82,15 @@ impl Fold<'_> {
         if round == done.round {
             return draft;
         }
+        if done.rule == Rule::Voided && round.is_some() {
+            // A person ended it while its effect may have been under way.
+            return self.done_without(ask, done);
+        }
         // Another round ran the effect for what was refused already.
         let text = "a result came for an operation that had been refused";
         let found = Found::new(done.verdict, done.rule, text);
-        let raised = self.evidence(ask, found, Some(done));
+        let about = About::message(ask, Some(&done.digest));
+        let raised = self.evidence(&about, ask.result.as_ref(), found);
         let first = self.refusal_of(done);
         draft.incident(first.or(raised))
     }
@@ -103,7 +113,8 @@ impl Fold<'_> {
                 .first_time(done.time_ms);
             let result = ask.result.clone().unwrap_or_default();
             let found = Found::new(Verdict::Replayed, Rule::OtherResult, text);
-            let incident = self.keep_evidence(ask, result, found, Some(&done));
+            let about = About::message(ask, Some(&done.digest));
+            let incident = self.keep_evidence(&about, result, found);
             return draft.incident(Some(incident)).fact();
         }
         if self.holds(reservation) {
@@ -113,29 +124,28 @@ impl Fold<'_> {
             if differs {
                 let text = "the operation was done before, outside this round, with another result";
                 let found = Found::new(Verdict::Replayed, Rule::OtherResult, text);
-                let incident = self.evidence(ask, found, Some(&done));
+                let about = About::message(ask, Some(&done.digest));
+                let incident = self.evidence(&about, ask.result.as_ref(), found);
                 return draft.incident(incident);
             }
             return draft;
         }
+        self.done_without(ask, &done)
+    }
+
+    /// The operation was finished without the round that the request names.
+    fn done_without(&mut self, ask: &Transition, done: &Operation) -> Draft {
         let text = "the reservation is over, and the operation was finished without it";
         let draft = Draft::new(Verdict::Fenced, Layer::Replay, Rule::DoneWithoutRound, text);
         let found = Found::new(Verdict::Fenced, Rule::DoneWithoutRound, text);
-        let incident = self.evidence(ask, found, Some(&done));
+        let about = About::message(ask, Some(&done.digest));
+        let incident = self.evidence(&about, ask.result.as_ref(), found);
         self.showing(draft.incident(incident))
     }
 
     fn conflict(&mut self, ask: &Transition, done: Operation) -> Draft {
         let (verdict, rule) = (Verdict::Conflict, Rule::OtherContent);
-        let (before, now) = (done.digest.scheme(), ask.intent.digest.scheme());
-        let text = if before == now {
-            "the operation was seen before with other content".to_owned()
-        } else {
-            // The same content in another form cannot be told from another content.
-            format!(
-                "the operation was seen before with a content in another form: {before} then, {now} now"
-            )
-        };
+        let text = conflict_text(&done.digest, &ask.intent.digest);
         let beside = &ask.intent.beside;
         let fields = beside.differing(&done.digest, &done.fields, done.mark);
         let found = Found {
@@ -143,7 +153,8 @@ impl Fold<'_> {
             ..Found::new(verdict, rule, &text)
         };
         let time_ms = done.time_ms;
-        let incident = match self.evidence(ask, found, Some(&done)) {
+        let about = About::message(ask, Some(&done.digest));
+        let incident = match self.evidence(&about, ask.result.as_ref(), found) {
             Some(incident) => incident,
             None => self.raise_conflict(ask, done, found),
         };
@@ -161,13 +172,14 @@ impl Fold<'_> {
         mut done: Operation,
         found: Found<'_>,
     ) -> IncidentId {
-        let mut incident = self.found(ask, found, Some(&done));
+        let about = About::message(ask, Some(&done.digest));
+        let mut incident = self.found(&about, found);
         let id = incident.id.clone();
         if done.raised.has(Raised::CONFLICT) {
             return id;
         }
         if let Some(result) = ask.result.clone().filter(|result| !result.is_empty()) {
-            incident.evidence.push(self.evidence_of(ask, result));
+            incident.evidence.push(self.evidence_of(&about, result));
         }
         self.incident(incident);
         done.raised = done.raised.with(Raised::CONFLICT);
@@ -191,8 +203,18 @@ impl Fold<'_> {
 
     fn refusal_of(&self, done: &Operation) -> Option<IncidentId> {
         let raised = done.raised.has(Raised::REFUSAL);
-        raised.then(|| Incident::id_of(self.resource, &done.id, done.verdict, done.rule))
+        raised.then(|| Incident::id_of(self.resource, Some(&done.id), done.verdict, done.rule))
     }
+}
+
+/// Another content came under the same key.
+pub(super) fn conflict_text(first: &ContentDigest, now: &ContentDigest) -> String {
+    let (first, now) = (first.scheme(), now.scheme());
+    if first == now {
+        return "the operation was seen before with other content".to_owned();
+    }
+    // The same content in another form cannot be told from another content.
+    format!("the operation was seen before with a content in another form: {first} then, {now} now")
 }
 
 /// The judgement that a finished operation carries, in the words it was first given in.
@@ -203,6 +225,9 @@ pub(super) fn verdict_draft(done: &Operation) -> Draft {
             Layer::Identity,
             "the message belongs to a round that has been replaced".to_owned(),
         )
+    } else if done.rule == Rule::Voided {
+        let text = "a person decided that the operation must never be run";
+        (Layer::Replay, text.to_owned())
     } else if done.verdict == Verdict::Superseded {
         (Layer::State, super::states::superseded_text(state))
     } else if done.rule == Rule::Forgotten {

@@ -7,6 +7,7 @@
 )]
 
 mod bounds;
+mod claims;
 mod evidence;
 mod fences;
 mod folds;
@@ -14,6 +15,7 @@ mod message;
 mod model;
 mod play;
 mod replays;
+mod resolutions;
 mod retention;
 mod rounds;
 mod sequences;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use super::alert::Found;
+use super::alert::{About, Found};
+use super::interrupted::Condition;
 use super::repeat::verdict_draft;
-use super::{Draft, Fold, Judged};
+use super::{Draft, Fold, Judged, Known, ReservationChange};
+use crate::domain::claim::OpenOperation;
 use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::ids::{Nonce, OperationId};
 use crate::domain::outcome::StoredResult;
@@ -12,7 +14,7 @@ use crate::domain::record::{
     Deliveries, IDENTITY_NAMES_REMEMBERED_MAX, NamedValue, Operation, REPLACED_VALUES_MAX, Raised,
     Record, ValueHash,
 };
-use crate::domain::request::{Identity, Transition};
+use crate::domain::request::{Afterwards, Identity, Intent, Left, Transition};
 
 /// When to ask again for what is not allowed yet.
 pub(super) const EARLY_RETRY: Duration = Duration::from_secs(1);
@@ -24,10 +26,25 @@ pub(super) struct Objection {
     pub(super) rule: Rule,
 }
 
+/// Why an intent may not take effect now.
+#[derive(Debug)]
+pub(super) enum Obstacle {
+    /// The message's round or the state stands against it.
+    Objection(Objection, Layer),
+    /// It would make the record remember more than it may.
+    Limit(Judged),
+}
+
 impl Fold<'_> {
     pub(super) fn transition(&mut self, ask: &Transition, nonce: Nonce) -> Judged {
-        if let Some(done) = self.find(&ask.intent.operation) {
-            return self.repeat(ask, nonce, done);
+        match self.known(&ask.intent.operation) {
+            Known::Finished(done) => return self.repeat(ask, nonce, *done),
+            Known::Open(open) => {
+                if let Some(judged) = self.transition_of_open(ask, nonce, &open) {
+                    return judged;
+                }
+            }
+            Known::Unknown => {}
         }
         if let Some(made_ms) = ask.intent.made_ms
             && self.when.too_old(made_ms)
@@ -35,51 +52,103 @@ impl Fold<'_> {
             return self.too_old(ask);
         }
         if let Some(refused) = self.stopped_by_fence(ask) {
-            return Judged::Answered(Box::new(self.showing(refused)));
+            return refused;
         }
-        if let Some(objection) = self.record.is_forgotten_for(&ask.intent) {
-            return self.turned_away(ask, nonce, objection, Layer::State);
+        if let Some(waits) = self.waits(&ask.intent) {
+            return Judged::Answered(Box::new(waits));
         }
-        if let Some(objection) = self.record.objects_to_identity(&ask.intent.identity) {
-            return self.turned_away(ask, nonce, objection, Layer::Identity);
-        }
-        let Some(movement) = &ask.intent.movement else {
-            return self.applied(ask, nonce, Rule::RanOnce);
-        };
-        if let Some(objection) = self.record.objects_to_move(&ask.intent, movement) {
-            return self.turned_away(ask, nonce, objection, Layer::State);
-        }
-        if let Some(limit) = self.record.over_limit(movement) {
-            return limit;
-        }
-        self.record.make(movement);
-        self.applied(ask, nonce, Rule::Moved)
-    }
-
-    fn stopped_by_fence(&mut self, ask: &Transition) -> Option<Draft> {
-        match &ask.reservation {
-            Some(reservation) if self.holds(reservation) => None,
-            Some(reservation) => {
-                let draft = self.round_over(reservation);
-                let (rule, text) = (Rule::Over, "a result came from a reservation that is over");
-                let incident = self.evidence(ask, Found::new(Verdict::Fenced, rule, text), None);
-                Some(draft.incident(incident))
+        match self.allows(&ask.intent) {
+            Ok(()) => self.applied(ask, nonce),
+            Err(Obstacle::Objection(objection, layer)) => {
+                self.turned_away(ask, nonce, objection, layer)
             }
-            None => self.live_round().map(|(round, _)| self.busy(round)),
+            Err(Obstacle::Limit(limit)) => limit,
         }
     }
 
-    fn applied(&mut self, ask: &Transition, nonce: Nonce, rule: Rule) -> Judged {
+    /// The law: the layers identity and state. An open operation is judged by it when its claim is granted, and its intent,
+    /// kept with the claim, is what then takes effect.
+    pub(super) fn allows(&self, intent: &Intent) -> Result<(), Obstacle> {
+        if let Some(objection) = self.record.is_forgotten_for(intent) {
+            return Err(Obstacle::Objection(objection, Layer::State));
+        }
+        if let Some(objection) = self.record.objects_to_identity(&intent.identity) {
+            return Err(Obstacle::Objection(objection, Layer::Identity));
+        }
+        let Some(movement) = &intent.movement else {
+            return Ok(());
+        };
+        if let Some(objection) = self.record.objects_to_move(intent, movement) {
+            return Err(Obstacle::Objection(objection, Layer::State));
+        }
+        match self.record.over_limit(movement) {
+            Some(limit) => Err(Obstacle::Limit(limit)),
+            None => Ok(()),
+        }
+    }
+
+    /// A message whose operation is claimed, or was. `None`: it was given back, and is judged as if it were new.
+    fn transition_of_open(
+        &mut self,
+        ask: &Transition,
+        nonce: Nonce,
+        open: &OpenOperation,
+    ) -> Option<Judged> {
+        if !ask.intent.says_the_same(&open.intent.digest) {
+            let draft = self.conflict_with_open(ask, open);
+            return Some(self.delivered_again(open, draft));
+        }
+        let condition = self.condition(open);
+        if let Some(reservation) = &ask.reservation {
+            if !self.holds(reservation) {
+                return self.stopped_by_fence(ask);
+            }
+            if condition == Condition::Running {
+                return Some(self.completed(ask, nonce, open));
+            }
+        }
+        let draft = match condition {
+            Condition::Running => self.in_progress(open),
+            Condition::Reruns => self.needs_claim(open),
+            Condition::Asks => self.reported(open),
+            Condition::Returned => return None,
+        };
+        Some(self.delivered_again(open, draft))
+    }
+
+    fn stopped_by_fence(&mut self, ask: &Transition) -> Option<Judged> {
+        match &ask.reservation {
+            Some(reservation) if self.holds(reservation) => {
+                // A round that was granted in this very commit cannot end with it.
+                let ends = ask.afterwards == Some(Afterwards::Ends);
+                (ends && self.reservation != ReservationChange::Keep).then_some(Judged::Later)
+            }
+            Some(reservation) => {
+                let about = About::message(ask, None);
+                Some(self.fenced_off(reservation, ask.result.as_ref(), &about))
+            }
+            None => {
+                let (round, _) = self.live_round()?;
+                Some(Judged::Answered(Box::new(self.showing(self.busy(round)))))
+            }
+        }
+    }
+
+    fn applied(&mut self, ask: &Transition, nonce: Nonce) -> Judged {
         let result = ask.result.clone().unwrap_or_default();
+        let rule = self.take_effect(&ask.intent);
         let objection = Objection {
             verdict: Verdict::Applied,
             rule,
         };
         let operation = self.finished(ask, nonce, objection, result.clone());
-        let draft = verdict_draft(&operation)
+        let mut draft = verdict_draft(&operation)
             .result(result)
             .same_content_as(self.twin_of(ask, rule));
         self.keep(operation);
+        if ask.afterwards == Some(Afterwards::Ends) && ask.reservation.is_some() {
+            draft = self.end_round(draft, nonce, Left::Unsaid);
+        }
         Judged::Answered(Box::new(self.showing(draft)))
     }
 
@@ -102,7 +171,7 @@ impl Fold<'_> {
     }
 
     /// Stores a "no" that a duplicate must get again; passes on one that may become a "yes".
-    fn turned_away(
+    pub(super) fn turned_away(
         &mut self,
         ask: &Transition,
         nonce: Nonce,
@@ -125,12 +194,16 @@ impl Fold<'_> {
             draft = draft.expected(&ask.intent.from);
         }
         // A message of a replaced round is settled quietly, unless it says that its effect ran.
-        if layer == Layer::State || evidence.is_some() {
+        // So is one whose earlier attempt died: its effect may have run.
+        let died = self.record.open(&operation.id);
+        let died = died.is_some_and(|open| !open.claim.returned);
+        if layer == Layer::State || evidence.is_some() || died {
             operation.raised = Raised::REFUSAL;
             let found = Found::new(verdict, rule, draft.explanation());
-            let mut incident = self.found(ask, found, None);
+            let about = About::message(ask, None);
+            let mut incident = self.found(&about, found);
             incident.evidence = evidence
-                .map(|result| self.evidence_of(ask, result))
+                .map(|result| self.evidence_of(&about, result))
                 .into_iter()
                 .collect();
             draft = draft.incident(Some(incident.id.clone()));
@@ -168,10 +241,17 @@ impl Fold<'_> {
             fields: ask.intent.field_hashes(nonce.mark()),
             expiry: Some(self.when.operation_expiry()),
             deliveries: Deliveries::default(),
+            resolved: None,
         }
     }
 
-    fn keep(&mut self, operation: Operation) {
+    /// Stores a finished operation. What a person said of it while it was open stays with it, and so does what was reported.
+    pub(super) fn keep(&mut self, mut operation: Operation) {
+        if let Some(open) = self.close(&operation.id) {
+            let reported = open.claim.raised.without(Raised::INTERRUPTED);
+            operation.raised = operation.raised.without(Raised::INTERRUPTED).with(reported);
+            operation.resolved = operation.resolved.or(open.claim.resolved);
+        }
         self.bytes += operation.size();
         self.record.operations.push(operation);
         self.changed = true;

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use crate::domain::digest::{Content, Given};
 use crate::domain::ids::{IdentityName, IdentityValue, OperationId, StateName};
 use crate::domain::machine::DigestRule;
-use crate::domain::request::{FROM_STATES_MAX, IDENTITY_NAMES_MAX, Identity, Intent, Move};
+use crate::domain::request::{
+    FROM_STATES_MAX, IDENTITY_NAMES_MAX, Identity, Intent, Interrupted, Move,
+};
 use crate::engine::Fault;
 use crate::proto::v1 as pb;
 use crate::proto::v1::intent::Content as Wire;
@@ -38,6 +40,11 @@ pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
         from,
         movement,
         made_ms,
+        interrupted: if intent.rerun_if_interrupted {
+            Interrupted::Rerun
+        } else {
+            Interrupted::Ask
+        },
     })
 }
 
