@@ -263,7 +263,7 @@ pub struct Decision {
     pub expected: Vec<StateName>,
     /// JSON Pointers to the fields that differ from those of the first content.
     pub differing: Vec<String>,
-    /// With APPLIED: another operation on this resource did the same with the same content, so the key may be too narrow.
+    /// With APPLIED, or GRANTED to a claim: another operation on this resource did the same with the same content, so the key may be too narrow.
     pub same_content_as: Option<OperationId>,
     /// In a repeated answer: when it was first decided, in milliseconds since 1970.
     pub first_time_ms: Option<u64>,

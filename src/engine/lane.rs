@@ -94,19 +94,20 @@ impl Shared {
     /// commit of this judgement; each is taken out once it was told.
     pub(super) fn tell(&self, ticket: Ticket, answer: Answer, raised: &mut Vec<IncidentId>) {
         if let Some(decision) = answer.judgement() {
+            let message = ticket.ask.message();
             if let Some(id) = &decision.incident {
                 match raised.iter().position(|new| new == id) {
                     Some(at) => drop(raised.swap_remove(at)),
                     // What waits for another operation says nothing of that one.
                     None if decision.rule == Rule::OtherInterrupted => self.tally.note(id, None),
-                    None => self.tally.note(id, ticket.ask.digest()),
+                    None => self
+                        .tally
+                        .note(id, message.map(|(_, intent)| &intent.digest)),
                 }
             }
-            if let (Ask::Transition(ask, _), Some(earlier)) =
-                (&ticket.ask, &decision.same_content_as)
+            if let (Some((resource, intent)), Some(earlier)) = (message, &decision.same_content_as)
             {
-                let operation = &ask.intent.operation;
-                self.narrow_keys.note(&ask.resource, operation, earlier);
+                self.narrow_keys.note(resource, &intent.operation, earlier);
             }
         }
         self.answer(ticket, Ok(answer));

@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use tracing::{error, warn};
 
-use super::facade::random_nonce;
 use super::fault::Fault;
 use super::lane::{Belief, Shared};
 use super::outcome::{count_repeats, known_after};
@@ -403,14 +402,9 @@ impl<'a> Round<'a> {
     /// A grant whose reply was lost may have been, and be over, and so many others after it that the record has forgotten it.
     /// It must not be granted again under its old name, which others may know: by it they would hold the new round.
     fn rename_what_may_be_over(&mut self) {
-        let Some(standing) = &self.standing else {
-            return;
-        };
-        for ticket in &mut self.tickets {
-            if let Ask::Reserve(_, nonce, _) | Ask::Ride(_, nonce) = &mut ticket.ask
-                && !standing.names(*nonce)
-            {
-                *nonce = random_nonce();
+        if let Some(standing) = &self.standing {
+            for ticket in &mut self.tickets {
+                ticket.rename_unless(|nonce| standing.names(nonce));
             }
         }
     }

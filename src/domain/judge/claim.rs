@@ -200,7 +200,11 @@ impl Fold<'_> {
             round.claimed = Some(open.intent.operation.clone());
             round.claims = round.claims.saturating_add(1);
         }
-        let draft = granted(&open);
+        let rule = match &wish.intent.movement {
+            Some(_) => Rule::Moved,
+            None => Rule::RanOnce,
+        };
+        let draft = granted(&open).same_content_as(self.twin_of(wish.intent, rule));
         self.bytes += open.size();
         self.close(&open.intent.operation);
         self.record.open.push(open.clone());

@@ -91,8 +91,7 @@ impl Fold<'_> {
             expiry: Some(self.when.operation_expiry()),
             deliveries: Deliveries::default(),
         };
-        // Its content came with the grant, and so may have been compared then; here it may be a bare result, so no other
-        // operation with the same content is looked for.
+        // Whether another operation did the same was looked for at the grant, which brought the content.
         let draft = verdict_draft(&operation).result(result);
         self.keep(operation);
         let ends = match (ask.afterwards, open.claim.seat) {

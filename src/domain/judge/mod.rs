@@ -29,11 +29,12 @@ pub use standing::{Inconsistent, Standing, UNSAVED_COUNTS_MAX};
 pub use sweep::SWEPT_OPERATIONS_MAX;
 
 use super::claim::OpenOperation;
-use super::digest::ContentDigest;
 use super::ids::{Nonce, OperationId, ReservationId, ResourceId};
 use super::incident::Incident;
 use super::record::{LeaseId, Operation, Record, Round};
-use super::request::{Complete, Fence, Left, Lookup, Purpose, Reserve, Resolve, Ride, Transition};
+use super::request::{
+    Complete, Fence, Intent, Left, Lookup, Purpose, Reserve, Resolve, Ride, Transition,
+};
 use super::retention::When;
 use super::token::{Revision, Timeline};
 
@@ -94,12 +95,12 @@ impl Ask {
         }
     }
 
-    /// The content that it brings.
-    pub fn digest(&self) -> Option<&ContentDigest> {
+    /// The message that it brings, and of which resource.
+    pub fn message(&self) -> Option<(&ResourceId, &Intent)> {
         match self {
-            Self::Transition(ask, _) => Some(&ask.intent.digest),
-            Self::Reserve(ask, ..) => ask.intent.as_ref().map(|intent| &intent.digest),
-            Self::Ride(ask, _) => Some(&ask.intent.digest),
+            Self::Transition(ask, _) => Some((&ask.resource, &ask.intent)),
+            Self::Reserve(ask, ..) => Some((&ask.resource, ask.intent.as_deref()?)),
+            Self::Ride(ask, _) => Some((ask.reservation.resource(), &ask.intent)),
             Self::Complete(..)
             | Self::Release(..)
             | Self::Resolve(..)

@@ -51,7 +51,7 @@ impl Fold<'_> {
         let draft = if applied {
             draft
                 .result(done.result.clone())
-                .same_content_as(self.twin_of(ask, done.rule))
+                .same_content_as(self.twin_of(&ask.intent, done.rule))
         } else {
             draft
         };

@@ -11,6 +11,7 @@ mod claims;
 mod evidence;
 mod fences;
 mod folds;
+mod keeping;
 mod message;
 mod model;
 mod play;

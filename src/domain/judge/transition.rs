@@ -144,7 +144,7 @@ impl Fold<'_> {
         let operation = self.finished(ask, nonce, objection, result.clone());
         let mut draft = verdict_draft(&operation)
             .result(result)
-            .same_content_as(self.twin_of(ask, rule));
+            .same_content_as(self.twin_of(&ask.intent, rule));
         self.keep(operation);
         if ask.afterwards == Some(Afterwards::Ends) && ask.reservation.is_some() {
             draft = self.end_round(draft, nonce, Left::Unsaid);
@@ -153,8 +153,7 @@ impl Fold<'_> {
     }
 
     /// Another operation that did the same with the same content, as far as the record shows at once.
-    pub(super) fn twin_of(&self, ask: &Transition, rule: Rule) -> Option<OperationId> {
-        let intent = &ask.intent;
+    pub(super) fn twin_of(&self, intent: &Intent, rule: Rule) -> Option<OperationId> {
         if !intent.beside.says_something() {
             return None;
         }

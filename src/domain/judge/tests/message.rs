@@ -211,6 +211,21 @@ pub(super) fn reserve_as(resource: &ResourceId, request: u8, nonce: Nonce) -> As
     Ask::Reserve(reserve, nonce, LEASE)
 }
 
+/// Completes the claim of a round.
+pub(super) fn completing(
+    reservation: ReservationId,
+    result: Option<StoredResult>,
+    afterwards: Option<Afterwards>,
+) -> Box<Complete> {
+    Box::new(Complete {
+        reservation,
+        result,
+        afterwards,
+        sender: Some(Holder::parse("sender").unwrap()),
+        purpose: Purpose::Commit,
+    })
+}
+
 /// A person says what was found out; with DONE, what the effect said.
 pub(super) fn resolution(
     resource: &ResourceId,
@@ -294,15 +309,10 @@ impl Play {
 
     /// Completes by the reservation alone.
     pub(super) fn complete(&mut self, reservation: &ReservationId, body: &str) -> Answer {
-        let ask = Complete {
-            reservation: reservation.clone(),
-            result: Some(result(body.as_bytes())),
-            afterwards: None,
-            sender: Some(Holder::parse("sender").unwrap()),
-            purpose: Purpose::Commit,
-        };
+        let said = Some(result(body.as_bytes()));
+        let ask = completing(reservation.clone(), said, None);
         let nonce = self.nonce();
-        self.ask(Ask::Complete(Box::new(ask), nonce))
+        self.ask(Ask::Complete(ask, nonce))
     }
 
     /// Releases, saying that nothing was done.
