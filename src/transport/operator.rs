@@ -93,4 +93,12 @@ impl OperatorService for Operator {
         let (request, origin) = opened(request);
         answered(self.0.list_machine_versions(request, &origin).await)
     }
+
+    async fn resolve_operation(
+        &self,
+        request: Request<pb::ResolveOperationRequest>,
+    ) -> Result<Response<pb::ResolveOperationResponse>, Status> {
+        let (request, origin) = opened(request);
+        answered(self.0.resolve_operation(request, &origin).await)
+    }
 }
