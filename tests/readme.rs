@@ -207,6 +207,27 @@ async fn the_python_worker_moves_once_and_leaves_the_resource_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_claim_shown_is_completed_once_and_replayed() {
+    let sidecar = Sidecar::start().await;
+    let said = sidecar.run("claim").await;
+    let mut places = [
+        "charge the card now",
+        "APPLIED",
+        "receipt 78",
+        "REPLAYED",
+        "receipt 78",
+    ]
+    .into_iter()
+    .scan(said.as_str(), |rest, part| {
+        let (_, after) = rest.split_once(part)?;
+        *rest = after;
+        Some(part)
+    });
+    assert_eq!(places.by_ref().count(), 5, "{said}");
+    sidecar.0.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_machine_commands_run_as_shown_and_the_machine_shown_is_sound() {
     let script = marked("machines");
     let said =
@@ -438,6 +459,11 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| result | body {RESULT_BODY_BYTES_MAX/1024} KiB, {HEADERS_MAX} headers of {HEADERS_BYTES_MAX/1024} KiB together |",
         "| reservation TTL | {TTL_SECONDS_MIN} s to {TTL_SECONDS_MAX/3600} h, {TTL_SECONDS_DEFAULT} s if absent |",
         "| rounds whose end is remembered | the last and {PAST_ROUNDS_MAX} before it |",
+        "| rounds of which it is remembered what they claimed | the last and {PAST_CLAIMS_MAX} before it |",
+        "| attempts that begin without a person, with `rerun_if_interrupted` | {CLAIM_ATTEMPTS_MAX} |",
+        "| open operations of one resource | {OPEN_OPERATIONS_MAX}, and {OPEN_BYTES_MAX/1024} KiB of them together |",
+        "| operations remembered after they were given back | {RETURNED_OPERATIONS_MAX} |",
+        "| reason and name of whoever resolves | {REASON_BYTES_MAX}; {HOLDER_BYTES_MAX} bytes |",
         "| requests folded into one commit | {FOLD_REQUESTS_MAX} |",
         "| requests waiting in one lane | {LANE_QUEUE_MAX} |",
         "| resources remembered between calls | {LANES_DEFAULT}, each with {KEPT_APART_BYTES_MAX/1024} KiB of operations \
@@ -504,6 +530,7 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
                 "{TTL_SECONDS_MIN} s to {TTL_SECONDS_MAX/3600} h, rounded up to whole seconds. Absent: \
                  {TTL_SECONDS_DEFAULT} s.",
                 "At most {HOLDER_BYTES_MAX} bytes. Absent: the address of the caller.",
+                "up to {CLAIM_ATTEMPTS_MAX} attempts are granted, and then a person decides.",
                 "A call without a deadline gets one of {DEADLINE_DEFAULT} s.",
             ][..],
         ),
@@ -519,6 +546,8 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
                 "It tells of the last {OPERATIONS_TOLD_MAX} operations (of those in keys of their own, at most \
                  {APART_LOOKED_AT_MAX} are looked at) and of {INCIDENTS_TOLD_MAX} incidents about them",
                 "Empty: of none in particular. At most {OPERATION_ID_BYTES_MAX} bytes.",
+                "Who says so, for people; 1 to {HOLDER_BYTES_MAX} bytes.",
+                "Why, for people; 1 to {REASON_BYTES_MAX} bytes, not blank.",
             ][..],
         ),
     ];

@@ -8,12 +8,14 @@ mod digest;
 mod exit;
 mod explain;
 mod incidents;
+mod intent;
 mod json;
 mod machine;
 mod output;
 mod proto_dir;
 mod question;
 mod reservation;
+mod resolve;
 pub mod serve;
 mod session;
 mod table;
@@ -50,15 +52,15 @@ enum Command {
     /// Play the scenes that go wrong without a sidecar, and check how they come out
     #[command(after_help = demo::HELP)]
     Demo(demo::DemoArgs),
-    /// Take a resource for a limited time, with a fencing token
-    #[command(after_help = exit::of_a_question(&[10, 12]))]
-    Reserve(reservation::ReserveArgs),
+    /// Take a resource for a limited time, with a fencing token; with --operation, to run its effect once
+    #[command(after_help = exit::of_a_question(&[10, 11, 12]))]
+    Reserve(Box<reservation::ReserveArgs>),
     /// Make a live reservation last for its whole time again
     #[command(after_help = exit::of_a_question(&[12]))]
     Renew(reservation::RoundArgs),
     /// End a reservation
     #[command(after_help = exit::of_a_question(&[]))]
-    Release(reservation::RoundArgs),
+    Release(reservation::ReleaseArgs),
     /// Judge a message and, if it may, commit its move and its result
     #[command(after_help = exit::of_a_question(&[10, 11, 12]))]
     Transition(Box<transition::TransitionArgs>),
@@ -66,7 +68,7 @@ enum Command {
     #[command(after_help = exit::of_a_question(&[12]))]
     Fence(question::FenceArgs),
     /// Ask what has become of an operation
-    #[command(after_help = exit::of_a_question(&[11, 13]))]
+    #[command(after_help = exit::of_a_question(&[10, 11, 13]))]
     Lookup(question::LookupArgs),
     /// Show a resource as it stands
     #[command(after_help = exit::of_a_question(&[]))]
@@ -83,6 +85,9 @@ enum Command {
     /// Tell the story of a resource, and why an operation was answered as it was, over the sidecar's admin socket
     #[command(after_help = exit::of_a_question(&[13]))]
     Explain(explain::ExplainArgs),
+    /// Say what was found out about an operation that was interrupted, over the sidecar's admin socket
+    #[command(after_help = exit::of_a_question(&[10, 11]))]
+    Resolve(Box<resolve::ResolveArgs>),
     /// Check, show, draw and compare machine files, and put them in force
     #[command(subcommand, after_help = exit::of_a_question(&[]))]
     Machine(machine::MachineCommand),
@@ -156,7 +161,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Demo(args) => args.run().await,
         Command::Reserve(args) => args.run().await,
         Command::Renew(args) => args.renew().await,
-        Command::Release(args) => args.release().await,
+        Command::Release(args) => args.run().await,
         Command::Transition(args) => args.run().await,
         Command::Fence(args) => args.run().await,
         Command::Lookup(args) => args.run().await,
@@ -165,6 +170,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Digest(args) => args.run(),
         Command::Counts(args) => args.run().await,
         Command::Explain(args) => args.run().await,
+        Command::Resolve(args) => args.run().await,
         Command::Machine(command) => command.run().await,
         Command::Proto(args) => args.run(),
     };

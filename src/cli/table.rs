@@ -85,6 +85,9 @@ impl Table {
     pub(super) fn reservation(&mut self, reservation: &Reservation) -> &mut Self {
         self.row("reservation", &reservation.reservation_id)
             .row("token", reservation.token.to_string());
+        if reservation.attempt > 0 {
+            self.row("attempt", reservation.attempt.to_string());
+        }
         if let Some(ttl) = &reservation.ttl {
             self.row("ttl", span(ttl));
         }

@@ -36,8 +36,12 @@ pub enum Verdict {
     Applied,
     /// Done before.
     Replayed,
+    /// Another request's claim of the operation is live.
+    InProgress,
     /// Another round holds the resource.
     Busy,
+    /// A claim died without a result, and a person decides.
+    Interrupted,
     /// Same operation, other content.
     Conflict,
     /// This move was made already.
@@ -62,7 +66,7 @@ impl Verdict {
             Self::Applied | Self::Replayed | Self::Superseded | Self::OtherRound => {
                 Advice::Acknowledge
             }
-            Self::Busy | Self::TooEarly => Advice::Retry,
+            Self::InProgress | Self::Busy | Self::Interrupted | Self::TooEarly => Advice::Retry,
             Self::Conflict | Self::Rejected | Self::Expired => Advice::Refuse,
             Self::Fenced => Advice::Abandon,
         }
@@ -155,6 +159,28 @@ pub enum Rule {
     NeverKnown,
     /// The same operation as another event.
     OtherEvent,
+    /// The operation was claimed: its effect may run.
+    Claimed,
+    /// Another request's claim of the operation is live.
+    Running,
+    /// Another operation is claimed, and comes first.
+    ClaimOpen,
+    /// The claim ended without a result, and a person decides.
+    ClaimDied,
+    /// The claim ended without a result; the operation may run again under a claim.
+    NeedsClaim,
+    /// Another operation was interrupted, and comes first.
+    OtherInterrupted,
+    /// A person resolved the operation now.
+    Resolved,
+    /// A person had it refused: it must never be run.
+    Voided,
+    /// The operation was finished before a person resolved it.
+    Finished,
+    /// There is no such operation that was claimed.
+    NeverClaimed,
+    /// It is another attempt than the person looked into.
+    OtherAttempt,
 }
 
 /// Writes each stable name once, for both directions; a rule without a name does not compile.
@@ -212,6 +238,17 @@ rule_names! {
     AsSaid => "AS_SAID",
     NeverKnown => "NEVER_KNOWN",
     OtherEvent => "OTHER_EVENT",
+    Claimed => "CLAIMED",
+    Running => "RUNNING",
+    ClaimOpen => "CLAIM_OPEN",
+    ClaimDied => "CLAIM_DIED",
+    NeedsClaim => "NEEDS_CLAIM",
+    OtherInterrupted => "OTHER_INTERRUPTED",
+    Resolved => "RESOLVED",
+    Voided => "VOIDED",
+    Finished => "FINISHED",
+    NeverClaimed => "NEVER_CLAIMED",
+    OtherAttempt => "OTHER_ATTEMPT",
 }
 
 /// Names an incident; the same finding always has the same.
@@ -225,6 +262,8 @@ pub struct Decision {
     pub verdict: Verdict,
     /// unless the machine knows better what its sender makes of an answer.
     pub advice_instead: Option<Advice>,
+    /// The event that was judged, where the request does not say it: the completing of a claim by its round alone.
+    pub event: Option<EventName>,
     /// Who decided.
     pub layer: Layer,
     /// Why, exactly.
@@ -243,7 +282,7 @@ pub struct Decision {
     pub expected: Vec<StateName>,
     /// JSON Pointers to the fields that differ from those of the first content.
     pub differing: Vec<String>,
-    /// With APPLIED: another operation on this resource did the same with the same content, so the key may be too narrow.
+    /// With APPLIED, or GRANTED to a claim: another operation on this resource did the same with the same content, so the key may be too narrow.
     pub same_content_as: Option<OperationId>,
     /// In a repeated answer: when it was first decided, in milliseconds since 1970.
     pub first_time_ms: Option<u64>,
@@ -299,4 +338,6 @@ pub struct Grant {
     pub ttl: Ttl,
     /// How long it is certain, from the caller's own clock as read before the call.
     pub safe_for: Duration,
+    /// Which attempt at its operation it is for. 0: it carries no claim.
+    pub attempt: u32,
 }

@@ -5,6 +5,7 @@
 //! values only those in force, which Inspect shows too. Texts that came from outside stand in quotes, escaped.
 
 mod asked;
+mod claims;
 mod events;
 mod incidents;
 mod operations;
@@ -15,7 +16,7 @@ mod words;
 use super::decision::{Decision, IncidentId, Snapshot};
 use super::ids::{OperationId, ResourceId};
 use super::incident::Incident;
-use super::judge::{Answer, Ask, Fold, Judged, Law, Look, OperationState, Standing};
+use super::judge::{Answer, Ask, Fold, Judged, Law, Look, LookedInto, OperationState, Standing};
 use super::record::Operation;
 use super::request::Lookup;
 use super::retention::When;
@@ -43,6 +44,8 @@ pub enum Topic {
     Token,
     /// A finished operation.
     Operation,
+    /// An operation that was claimed and is not finished.
+    Claim,
     /// What a person must judge or has judged.
     Incident,
     /// Which events are allowed now.
@@ -143,7 +146,10 @@ impl Gathered {
                     unreachable!("a lookup is answered by what is known, not by {other:?}")
                 }
             },
-            other @ (Judged::Later | Judged::Unlawful(_) | Judged::Limit { .. }) => {
+            other @ (Judged::Later
+            | Judged::Unlawful(_)
+            | Judged::Unfit { .. }
+            | Judged::Limit { .. }) => {
                 unreachable!("a lookup, alone, is answered, and not by {other:?}")
             }
         }
@@ -161,7 +167,9 @@ pub fn explain(gathered: &Gathered) -> Story {
     let written = telling.look.snapshot.revision.is_some();
     let known = match &telling.asked {
         Some((id, state, _)) => {
-            *state != OperationState::NeverSeen || telling.incidents_of(id).next().is_some()
+            let given_back = telling.open(id).is_some();
+            let found = telling.incidents_of(id).next().is_some();
+            *state != OperationState::NeverSeen || given_back || found
         }
         None => written,
     };
@@ -171,8 +179,10 @@ pub fn explain(gathered: &Gathered) -> Story {
         telling.rounds();
     }
     telling.operations();
+    telling.claims();
     telling.incidents();
     telling.events();
+    telling.waiting();
     telling.answer();
     telling.next();
     Story {
@@ -188,20 +198,26 @@ impl<'g> Telling<'g> {
         self.sentences.push(Sentence { topic, text });
     }
 
+    /// An operation that was claimed and is not finished.
+    fn open(&self, id: &OperationId) -> Option<&LookedInto> {
+        let mut open = self.look.open.iter();
+        open.find(|open| open.operation.intent.operation == *id)
+    }
+
     fn incidents_of(
         &self,
         operation: &OperationId,
     ) -> impl Iterator<Item = &'g Incident> + use<'g> {
         let operation = operation.clone();
         let all = self.gathered.incidents.iter();
-        all.filter(move |incident| incident.operation == operation)
+        all.filter(move |incident| incident.operation.as_ref() == Some(&operation))
     }
 
     /// Incidents that wait for a person: of the operation that is asked about, or all that are told of.
     fn open_incidents(&self) -> Vec<&'g IncidentId> {
         let asked = self.gathered.asked.as_ref();
         let all = self.gathered.incidents.iter();
-        all.filter(|incident| asked.is_none_or(|id| incident.operation == *id))
+        all.filter(|incident| asked.is_none_or(|id| incident.operation.as_ref() == Some(id)))
             .filter(|incident| incident.is_open())
             .map(|incident| &incident.id)
             .collect()

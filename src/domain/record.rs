@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest as _, Sha256};
 
+use super::claim::{OpenOperation, PastClaim, Resolution};
 use super::decision::{Rule, Verdict};
 use super::digest::{ContentDigest, FieldHashes};
 use super::ids::{
@@ -65,6 +66,10 @@ pub struct Record {
     pub past_rounds: Vec<PastRound>,
     /// Finished operations kept inline, oldest first.
     pub operations: Vec<Operation>,
+    /// Operations that were claimed and are not finished, oldest first. They never leave the record.
+    pub open: Vec<OpenOperation>,
+    /// Rounds before the last one that claimed an operation, oldest first.
+    pub past_claims: Vec<PastClaim>,
     /// How many finished operations live in keys of their own. While it is above 0, an operation that is not inline may
     /// still have been done.
     pub spilled: u64,
@@ -115,6 +120,10 @@ pub struct Round {
     pub granted: Option<Revision>,
     /// How it ended. `None`: its reservation key decides.
     pub over: Option<RoundEnd>,
+    /// The operation that it claimed last.
+    pub claimed: Option<OperationId>,
+    /// How many operations it has claimed. With more than one, only the operation's name tells which is meant.
+    pub claims: u32,
 }
 
 impl Round {
@@ -172,6 +181,8 @@ pub struct Operation {
     pub expected: Vec<StateName>,
     /// Incidents already raised about it.
     pub raised: Raised,
+    /// What a person last said of it.
+    pub resolved: Option<Box<Resolution>>,
     /// By these a later content under the same key is told which of its fields differ. The salt is `mark`.
     pub fields: FieldHashes,
     /// Until when it is replayable. `None`: for good.
@@ -187,6 +198,11 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// The event and the version that it was judged by, if a machine did.
+    pub fn judged_as(&self) -> Option<(&EventName, MachineVersion)> {
+        self.event.as_ref().zip(self.machine)
+    }
+
     /// Whether its time has come: what is remembered of it no longer counts, only what is still stored.
     pub fn expired(&self, now: StoreTime) -> bool {
         self.expiry.is_some_and(|end| end.has_come(now))
@@ -240,6 +256,8 @@ impl Raised {
     pub const CONFLICT: Self = Self(1);
     /// Its own refusal was reported.
     pub const REFUSAL: Self = Self(2);
+    /// Its last attempt died, and a person decides.
+    pub const INTERRUPTED: Self = Self(1 << 8);
 
     /// From a stored record.
     pub fn from_bits(bits: u32) -> Self {
@@ -254,6 +272,11 @@ impl Raised {
     /// Whether all of `other` were raised.
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Without any of `other`.
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// Both together.

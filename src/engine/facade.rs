@@ -31,7 +31,7 @@ use crate::domain::decision::{Decision, Grant, Snapshot};
 use crate::domain::ids::{Nonce, ResourceId};
 pub use crate::domain::judge::OperationState;
 use crate::domain::judge::{Answer, Ask};
-use crate::domain::request::{Fence, Lookup, Transition};
+use crate::domain::request::{Complete, Fence, Lookup, Resolve, Transition};
 use crate::domain::retention::Keeping;
 use crate::store::{Store, StoreError};
 
@@ -148,6 +148,20 @@ impl Engine {
         self.ask_within(&resource, ask, caller).await.map(judged)
     }
 
+    /// Completes the operation that a round has claimed.
+    pub async fn complete(&self, ask: Complete, caller: Caller) -> Result<Decision, Fault> {
+        let resource = ask.reservation.resource().clone();
+        let ask = Ask::Complete(Box::new(ask), random_nonce());
+        self.ask_within(&resource, ask, caller).await.map(judged)
+    }
+
+    /// Stores what a person found out about an operation.
+    pub async fn resolve(&self, ask: Resolve, caller: Caller) -> Result<Decision, Fault> {
+        let resource = ask.resource.clone();
+        let ask = Ask::Resolve(Box::new(ask), random_nonce());
+        self.ask_within(&resource, ask, caller).await.map(judged)
+    }
+
     /// Judges a token.
     pub async fn fence(&self, ask: Fence, caller: Caller) -> Result<Decision, Fault> {
         let resource = ask.resource.clone();
@@ -204,7 +218,7 @@ impl Engine {
     }
 
     /// Refuses a time out of the future: taken at its word it would never be too old.
-    fn check_time(&self, field: &str, made_ms: Option<u64>) -> Result<(), Fault> {
+    pub(super) fn check_time(&self, field: &str, made_ms: Option<u64>) -> Result<(), Fault> {
         if made_ms.is_some_and(|made| self.shared.clock.when().too_far_ahead(made)) {
             return Err(Fault::InvalidField {
                 field: field.to_owned(),
@@ -310,7 +324,7 @@ impl Engine {
 
 pub(super) fn judged(answer: Answer) -> Decision {
     match answer {
-        Answer::Judged(decision) | Answer::Held(decision, _) | Answer::Ended(decision, _) => {
+        Answer::Judged(decision) | Answer::Held(decision, _) | Answer::Ended(decision, ..) => {
             decision
         }
         Answer::Known(..) | Answer::Snapshot(_) | Answer::Swept => {

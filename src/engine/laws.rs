@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tracing::{error, info};
 
@@ -41,6 +42,8 @@ pub struct Counted {
     pub rule: DigestRule,
     /// Whether it may turn out otherwise, so that the content must be kept.
     pub may_change: bool,
+    /// How long a claim of the event lasts unless the request says so.
+    pub claim: Option<Duration>,
 }
 
 /// The table. Cheap to clone.
@@ -88,14 +91,13 @@ impl Laws {
         timeline: Timeline,
     ) -> Counted {
         let law = self.of(kind, timeline).law;
-        let rule = match (&law, event) {
-            (Law::Machine(machine), Some(name)) => {
-                machine.event(name).map(|event| event.event.digest.clone())
-            }
+        let said = match (&law, event) {
+            (Law::Machine(machine), Some(name)) => machine.event(name).map(|event| event.event),
             (Law::Machine(_) | Law::NoFile | Law::Unreadable(_), _) => None,
         };
         Counted {
-            rule: rule.unwrap_or_default(),
+            rule: said.map(|event| event.digest.clone()).unwrap_or_default(),
+            claim: said.and_then(|event| event.claim),
             may_change: event.is_some() || law.version().is_some(),
         }
     }

@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use tracing::error;
 
-use super::facade::random_nonce;
 use super::fault::Fault;
 use super::lane::{Belief, Shared};
 use super::laws::LawSince;
@@ -78,8 +77,8 @@ struct Folded {
     absent: BTreeSet<OperationId>,
     /// Whether anything was judged by the law.
     lawful: bool,
-    /// Whether the first request left met a limit of a record, or a law, that is only believed.
-    unconfirmed_limit: bool,
+    /// Whether the first request left has no answer because of a record, or a law, that is only believed.
+    unconfirmed: bool,
 }
 
 enum Next {
@@ -170,7 +169,7 @@ impl<'a> Round<'a> {
         let mut drafts = Vec::new();
         let mut kept = VecDeque::new();
         let mut repeated: Vec<OperationId> = Vec::new();
-        let mut unconfirmed_limit = false;
+        let mut unconfirmed = false;
         while let Some(ticket) = self.tickets.pop_front() {
             match fold.judge(&ticket.ask) {
                 Judged::Answered(draft) if draft.certainty == Certainty::Fact => {
@@ -190,9 +189,14 @@ impl<'a> Round<'a> {
                     let fault = Fault::of_law(self.resource.kind(), unlawful);
                     self.shared.answer(ticket, Err(fault));
                 }
-                // A limit met in a belief, or because of what is still to be written, has to be looked at again.
-                Judged::Limit { .. } | Judged::Unlawful(_) => {
-                    unconfirmed_limit = drafts.is_empty();
+                Judged::Unfit { field, reason } if self.fresh && drafts.is_empty() => {
+                    let (field, reason) = (field.to_owned(), reason.to_owned());
+                    self.shared
+                        .answer(ticket, Err(Fault::InvalidField { field, reason }));
+                }
+                // What is found in a belief, or because of what is still to be written, has to be looked at again.
+                Judged::Limit { .. } | Judged::Unlawful(_) | Judged::Unfit { .. } => {
+                    unconfirmed = drafts.is_empty();
                     kept.push_back(ticket);
                     break;
                 }
@@ -224,7 +228,7 @@ impl<'a> Round<'a> {
             write,
             absent,
             lawful,
-            unconfirmed_limit,
+            unconfirmed,
         }
     }
 
@@ -234,10 +238,10 @@ impl<'a> Round<'a> {
             drafts,
             absent,
             lawful,
-            unconfirmed_limit,
+            unconfirmed,
             ..
         } = folded;
-        if drafts.is_empty() && !unconfirmed_limit {
+        if drafts.is_empty() && !unconfirmed {
             return Next::Done;
         }
         let confirmed = self.fresh
@@ -387,14 +391,9 @@ impl<'a> Round<'a> {
     /// A grant whose reply was lost may have been, and be over, and so many others after it that the record has forgotten it.
     /// It must not be granted again under its old name, which others may know: by it they would hold the new round.
     fn rename_what_may_be_over(&mut self) {
-        let Some(standing) = &self.standing else {
-            return;
-        };
-        for ticket in &mut self.tickets {
-            if let Ask::Reserve(_, nonce, _) = &mut ticket.ask
-                && !standing.names(*nonce)
-            {
-                *nonce = random_nonce();
+        if let Some(standing) = &self.standing {
+            for ticket in &mut self.tickets {
+                ticket.rename_unless(|nonce| standing.names(nonce));
             }
         }
     }

@@ -146,13 +146,16 @@ impl Engine {
     /// Incidents about the operations told of, in the order in which they were found first; of too many those found last.
     async fn incidents_told(&self, gathered: &Gathered) -> Result<(Vec<Incident>, usize), Fault> {
         let store = &self.shared.store;
-        let mut operations: Vec<OperationId> =
-            gathered.told().0.into_iter().map(|one| one.id).collect();
+        let told = gathered.told().0.into_iter().map(|one| one.id);
+        let mut operations: Vec<OperationId> = told.collect();
+        operations.reverse();
+        let open = gathered.standing.open().iter();
+        operations.splice(0..0, open.map(|open| open.intent.operation.clone()));
         // The one that is asked about comes first, so that its own are never among those left out.
         operations.retain(|id| Some(id) != gathered.asked.as_ref());
-        operations.reverse();
-        let operations = gathered.asked.iter().chain(&operations);
+        let operations = gathered.asked.iter().chain(&operations).map(Some);
         let possible: Vec<IncidentId> = operations
+            .chain([None])
             .flat_map(|operation| incident_ids(&gathered.resource, operation))
             .collect();
         let there = store.incidents_among(&possible).await;

@@ -8,6 +8,7 @@
 //! No text begins with such a byte, so what somebody else put at a key is told apart at once. The checksum covers the key without its prefix, a zero byte, the kind and the message. A value that was changed by
 //! hand, cut short, or copied to another key does not pass it. What does not pass is reported and never trusted.
 
+mod claim;
 mod incident;
 mod machine;
 mod operation;

@@ -42,9 +42,9 @@ pub const READ_OPERATIONS_MAX: usize = BATCH_OPERATIONS_MAX - 1;
 const OVERHEAD_BYTES: usize = 32;
 /// What etcd answers for a key at most beside key and value, in bytes.
 const OVERHEAD_BACK_BYTES: usize = 96;
-/// The largest record that is reckoned with in a reply, in bytes: the most states, names and rounds, and a few KiB of
-/// operations.
-const RECORD_BACK_BYTES: usize = 32 * 1024;
+/// The largest record that is reckoned with in a reply, in bytes: the most states, names and rounds, a few KiB of finished
+/// operations, and all that may be open.
+const RECORD_BACK_BYTES: usize = 48 * 1024;
 /// The largest reservation value, in bytes.
 const RESERVATION_BACK_BYTES: usize = 64;
 /// The largest operation that is reckoned with in a reply, in bytes: the largest result and its names.
@@ -197,7 +197,8 @@ fn guards(commit: &Commit, keys: &ResourceKeys) -> Vec<Compare> {
     let untouched = Compare::mod_revision(keys.record.bytes(), equal, seen);
     // The reservation is still that very grant: a key that was deleted and made anew has another create_revision. That there is
     // none needs no guard of its own beside a record: it was so when the record had this revision, and only a grant makes one,
-    // which writes the record too. A grant asks all the same, for an overwritten key would keep its create_revision; and so does
+    // which writes the record too. So a claim that was found dead stays dead under this guard alone, and what is
+    // written because of it may rest on that. A grant asks all the same, for an overwritten key would keep its create_revision; and so does
     // what begins a record, in case that somebody deleted the one before by hand.
     let granted = match (commit.reservation, commit.reservation_write) {
         (ReservationGuard::GrantedAt(revision), _) => Some(as_etcd(revision)),

@@ -101,4 +101,12 @@ impl OperatorService for Operator {
         let (request, origin) = opened(request);
         answered(self.0.explain_resource(request, &origin).await)
     }
+
+    async fn resolve_operation(
+        &self,
+        request: Request<pb::ResolveOperationRequest>,
+    ) -> Result<Response<pb::ResolveOperationResponse>, Status> {
+        let (request, origin) = opened(request);
+        answered(self.0.resolve_operation(request, &origin).await)
+    }
 }

@@ -100,6 +100,12 @@ async fn each_call_takes_as_few_requests_as_it_can(backend: Backend) {
     // The watch tells, or the first call finds out.
     let first = ask(&resource_of(&kind, "first"), "b").event("build");
     applied(&one.transition(&first).await);
+    let [mut claim, mut complete, mut copy] = [
+        "Reserve with an intent",
+        "Transition, completing",
+        "Reserve, claimed already",
+    ]
+    .map(Line::new);
     for _ in 0..TIMES {
         let resource = fresh_resource();
         let mine = reserve(&resource);
@@ -152,6 +158,17 @@ async fn each_call_takes_as_few_requests_as_it_can(backend: Backend) {
         let (again, counts) = measured(&plan, one.transition(&push)).await;
         assert_eq!(again.verdict, Verdict::Replayed);
         event_again.add(counts);
+        let claimed = fresh_resource();
+        applied(&one.transition(&create(&claimed, "pending")).await);
+        let pay = ask(&claimed, "pay").from(&["pending"]).to("paid");
+        let (grant, counts) = measured(&plan, one.hold(&pay.claim())).await;
+        claim.add(counts);
+        let (running, counts) = measured(&plan, one.reserve(&pay.claim())).await;
+        assert_eq!(running.decision.verdict, Verdict::InProgress);
+        copy.add(counts);
+        let (done, counts) = measured(&plan, one.complete(&grant.id, "receipt")).await;
+        applied(&done);
+        complete.add(counts);
 
         let known_elsewhere = fresh_resource();
         applied(&two.transition(&create(&known_elsewhere, "pending")).await);
@@ -181,6 +198,9 @@ async fn each_call_takes_as_few_requests_as_it_can(backend: Backend) {
         (&event_warm, 1),
         (&event_no, 1),
         (&event_again, 0),
+        (&claim, 1),
+        (&complete, 1),
+        (&copy, 1),
     ];
     println!("| engine   | call                     | keys, most | last, all |");
     for (line, _) in table {

@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use fencepost::domain::decision::{Decision, IncidentId, Rule, Verdict};
 use fencepost::domain::digest::{ContentDigest, Given};
-use fencepost::domain::ids::{Holder, Kind};
-use fencepost::domain::incident::{
-    EVIDENCE_SHOWN_MAX, Incident, IncidentFilter, REASON_BYTES_MAX, Reason,
-};
+use fencepost::domain::ids::{Holder, Kind, REASON_BYTES_MAX, Reason};
+use fencepost::domain::incident::{EVIDENCE_SHOWN_MAX, Incident, IncidentFilter};
 use fencepost::domain::machine::DigestRule;
 use fencepost::engine::Fault;
 
@@ -103,7 +101,7 @@ async fn a_conflict_names_the_amount_only_and_counts_every_delivery(backend: Bac
         (incident.verdict, incident.rule),
         (Verdict::Conflict, Rule::OtherContent)
     );
-    assert_ne!(incident.first_digest.as_ref(), Some(&incident.digest));
+    assert_ne!(incident.first_digest, incident.digest);
     // No value came into the store, and the operation kept what it had said first.
     for (key, value) in record.iter().chain(&backend.dump().await) {
         let text = String::from_utf8_lossy(value);

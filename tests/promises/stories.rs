@@ -5,6 +5,7 @@ use fencepost::domain::explain::{INCIDENTS_TOLD_MAX, OPERATIONS_TOLD_MAX, Story,
 use fencepost::domain::ids::{OperationId, ResourceId};
 use futures_util::future::join_all;
 
+use super::fence::{SHORTEST_SECONDS, over};
 use crate::support::ask::{ask, create, fresh_resource, reserve, resource_of};
 use crate::support::backend::Backend;
 use crate::support::claim::applied;
@@ -248,7 +249,59 @@ async fn a_story_of_many_incidents_says_how_many_more_there_are_and_leaves_none_
     }
 }
 
+async fn a_story_tells_of_a_claim_that_died_before_anybody_has_reported_it(backend: Backend) {
+    let [one, two] = backend.sidecars().await;
+    let resource = fresh_resource();
+    applied(&one.transition(&create(&resource, "pending")).await);
+    let pay = ask(&resource, "pay").from(&["pending"]).to("paid");
+    one.hold(&pay.claim_for(SHORTEST_SECONDS)).await;
+    let running = story(&two, &resource, "pay").await;
+    assert!(running.known);
+    says(
+        &running,
+        Topic::Claim,
+        "Operation \"pay\" is running under the live reservation",
+    );
+    says(&running, Topic::Answer, "answered IN_PROGRESS (RETRY)");
+    over(&two, &resource).await;
+    let written = backend.written().await;
+    let died = story(&two, &resource, "pay").await;
+    says(
+        &died,
+        Topic::Claim,
+        "is interrupted: attempt 1 ended without a result",
+    );
+    says(
+        &died,
+        Topic::Answer,
+        "answered INTERRUPTED (RETRY), by layer REPLAY, rule CLAIM_DIED",
+    );
+    says(
+        &died,
+        Topic::Next,
+        &format!(
+            "fencepost resolve order \"{}\" \"pay\" --attempt 1",
+            resource.id()
+        ),
+    );
+    says(
+        &died,
+        Topic::Incident,
+        "There is no incident about these operations.",
+    );
+    assert_eq!(backend.written().await, written, "a story reports nothing");
+    let found = one.transition(&pay).await;
+    let incident = found.incident.expect("it is reported").0;
+    let reported = story(&two, &resource, "").await;
+    says(
+        &reported,
+        Topic::Incident,
+        &format!("Incident {incident} about \"pay\": INTERRUPTED"),
+    );
+}
+
 engines! {
+    a_story_tells_of_a_claim_that_died_before_anybody_has_reported_it,
     a_story_is_told_of_what_is_stored_and_writes_nothing,
     a_story_shows_what_was_answered_before_it_was_asked_for,
     a_story_is_told_by_the_machine_in_force_also_where_nobody_has_heard_of_it,

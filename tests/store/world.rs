@@ -121,6 +121,8 @@ pub(crate) fn round(nonce: u8, lease: LeaseId) -> Round {
         base: 0,
         granted: None,
         over: None,
+        claimed: None,
+        claims: 0,
     }
 }
 
@@ -144,6 +146,7 @@ pub(crate) fn operation(id: impl std::fmt::Display) -> Operation {
         state: None,
         expected: Vec::new(),
         raised: Raised::default(),
+        resolved: None,
         fields: FieldHashes::default(),
         expiry: None,
         deliveries: Deliveries::default(),
@@ -157,13 +160,13 @@ pub(crate) fn incident(id: &str, explanation: &str) -> Incident {
     Incident {
         id: IncidentId(id.to_owned()),
         resource: resource("1"),
-        operation: operation_id(1),
+        operation: Some(operation_id(1)),
         verdict: Verdict::Conflict,
         rule: Rule::OtherContent,
         explanation: explanation.to_owned(),
         time_ms: 1,
         first_digest: None,
-        digest: ContentDigest::of_raw(b"other").unwrap(),
+        digest: Some(ContentDigest::of_raw(b"other").unwrap()),
         evidence: Vec::new(),
         more_evidence: 0,
         state: None,

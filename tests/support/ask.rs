@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use fencepost::domain::claim::Finding;
 use fencepost::domain::digest::{Beside, Content, ContentDigest, Given, Sent};
 use fencepost::domain::ids::{
-    EventName, Holder, IdentityName, IdentityValue, Kind, OperationId, RequestId, ReservationId,
-    ResourceId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, Kind, OperationId, Reason, RequestId,
+    ReservationId, ResourceId, StateName,
 };
 use fencepost::domain::machine::DigestRule;
 use fencepost::domain::outcome::StoredResult;
-use fencepost::domain::request::{Intent, Move, Purpose, Reserve, Transition, Ttl};
+use fencepost::domain::request::{
+    Afterwards, Intent, Interrupted, Move, Purpose, Reserve, Resolve, Running, Transition, Ttl,
+};
 use uuid::Uuid;
 
 /// A resource by kind and id.
@@ -36,6 +39,7 @@ pub(crate) fn reserve(resource: &ResourceId) -> Reserve {
         request: fresh_request(),
         ttl: Ttl::parse(None).expect("there is a default"),
         holder: Some(Holder::parse("worker").expect("a name")),
+        intent: None,
     }
 }
 
@@ -78,12 +82,36 @@ pub(crate) fn ask(resource: &ResourceId, operation: &str) -> Ask {
             from: Vec::new(),
             movement: None,
             made_ms: None,
+            interrupted: Interrupted::Ask,
         },
         reservation: None,
         result: None,
+        afterwards: None,
         sender: Some(Holder::parse("test").expect("a name")),
         purpose: Purpose::Commit,
     })
+}
+
+/// A person found out what became of an operation; done, it had this result.
+pub(crate) fn resolution(
+    resource: &ResourceId,
+    operation: &str,
+    finding: Finding,
+    result: &str,
+) -> Resolve {
+    Resolve {
+        resource: resource.clone(),
+        operation: OperationId::parse(operation).expect("an operation id"),
+        finding,
+        result: match finding {
+            Finding::Done => body(result),
+            Finding::NotDone | Finding::Refused => StoredResult::default(),
+        },
+        by: Holder::parse("alice").expect("a name"),
+        reason: Reason::parse("the provider's books say so").expect("a reason"),
+        attempt: None,
+        running: Running::Spared,
+    }
 }
 
 /// Creates a resource in a state.
@@ -94,6 +122,34 @@ pub(crate) fn create(resource: &ResourceId, state: &str) -> Ask {
 impl Ask {
     pub(crate) fn build(&self) -> Transition {
         self.0.clone()
+    }
+
+    /// Asks for a claim of the operation, on a reservation of its own, for so many seconds.
+    pub(crate) fn claim_for(&self, seconds: u32) -> Reserve {
+        Reserve {
+            intent: Some(Box::new(self.0.intent.clone())),
+            ..reserve_for(&self.0.resource, seconds)
+        }
+    }
+
+    /// The same, for the default TTL.
+    pub(crate) fn claim(&self) -> Reserve {
+        Reserve {
+            intent: Some(Box::new(self.0.intent.clone())),
+            ..reserve(&self.0.resource)
+        }
+    }
+
+    /// If a claim of it dies, it may run again.
+    pub(crate) fn reruns(mut self) -> Self {
+        self.0.intent.interrupted = Interrupted::Rerun;
+        self
+    }
+
+    /// What becomes of its round.
+    pub(crate) fn then(mut self, afterwards: Afterwards) -> Self {
+        self.0.afterwards = Some(afterwards);
+        self
     }
 
     /// When the sender made it, in milliseconds since 1970.

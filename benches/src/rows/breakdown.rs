@@ -14,7 +14,7 @@ use fencepost::domain::ids::{Kind, Nonce, OperationId, ResourceId, StateName};
 use fencepost::domain::judge::{Answer, Ask, Fold, Judged, Standing};
 use fencepost::domain::machine::DigestRule;
 use fencepost::domain::outcome::StoredResult;
-use fencepost::domain::request::{Intent, Move, Purpose, Transition};
+use fencepost::domain::request::{Intent, Interrupted, Move, Purpose, Transition};
 use fencepost::domain::retention::{Keeping, StoreTime, When};
 use fencepost::domain::token::{Revision, Timeline};
 use fencepost::engine::{Boottime, Caller, Engine, EngineOptions};
@@ -269,7 +269,9 @@ fn read(request: pb::TransitionRequest) -> Outcome<Transition> {
                 sets: BTreeMap::new(),
             }),
             made_ms: None,
+            interrupted: Interrupted::Ask,
         },
+        afterwards: None,
         reservation: None,
         result: Some(
             StoredResult {

@@ -3,7 +3,7 @@
 use super::incidents::finding;
 use super::words::{self, at, list};
 use super::{Telling, Topic};
-use crate::domain::decision::{Decision, Verdict};
+use crate::domain::decision::{Decision, Layer, Verdict};
 use crate::domain::ids::OperationId;
 use crate::domain::judge::OperationState;
 use crate::domain::record::Operation;
@@ -20,7 +20,8 @@ impl Telling<'_> {
             .operation(&id, self.gathered.when.now);
         let texts = match (done, decision) {
             (Some(done), Some(decision)) => self.of_done(&done, state, &decision),
-            (Some(_) | None, _) => self.of_unknown(&id),
+            (None, Some(decision)) => self.of_open(&id, &decision),
+            (Some(_) | None, None) => self.of_unknown(&id),
         };
         for text in texts {
             self.say(Topic::Answer, text);
@@ -39,7 +40,8 @@ impl Telling<'_> {
         } else {
             again.explanation.clone()
         };
-        let layer = words::layer(words::layer_of(done.verdict, done.rule));
+        let layer = if applied { Layer::Result } else { again.layer };
+        let layer = words::layer(layer);
         let mut first = format!(
             "{:?} was decided at {}: {}, by layer {layer}, rule {}, for {why}",
             done.id,
@@ -59,7 +61,11 @@ impl Telling<'_> {
         let with = match state {
             OperationState::Done => ", with the first result",
             OperationState::DoneEmpty => ", with the first result, which is empty",
-            OperationState::Refused | OperationState::NeverSeen | OperationState::Expired => "",
+            OperationState::Refused
+            | OperationState::NeverSeen
+            | OperationState::Expired
+            | OperationState::Running
+            | OperationState::Interrupted => "",
         };
         texts.push(format!(
             "The same content again is answered {} ({}){with}; another content under this operation id is a CONFLICT, \
@@ -67,6 +73,19 @@ impl Telling<'_> {
             words::verdict(again.verdict),
             words::advice(again.advice())
         ));
+        texts
+    }
+
+    fn of_open(&self, id: &OperationId, again: &Decision) -> Vec<String> {
+        let mut texts = vec![format!(
+            "{id:?} is not finished: a message about it is answered {} ({}), by layer {}, rule {}, for {}.",
+            words::verdict(again.verdict),
+            words::advice(again.advice()),
+            words::layer(again.layer),
+            again.rule.as_str(),
+            again.explanation
+        )];
+        texts.extend(self.last_request(id, None));
         texts
     }
 
@@ -87,6 +106,11 @@ impl Telling<'_> {
     }
 
     fn of_unknown(&self, id: &OperationId) -> Vec<String> {
+        if self.open(id).is_some() {
+            return vec![format!(
+                "{id:?} was given back with nothing done: if it comes now, it is judged anew."
+            )];
+        }
         let mut texts = vec![format!(
             "Nothing is stored of operation {id:?}: it never came, or was only told RETRY, REFUSE or ABANDON without being \
              stored (BUSY, TOO_EARLY, FENCED, EXPIRED), or its retention is over."
@@ -103,6 +127,11 @@ impl Telling<'_> {
     /// What a person can do.
     pub(super) fn next(&mut self) {
         let open = self.open_incidents();
+        let resolve = self.to_resolve();
+        let nothing = resolve.is_none();
+        if let Some(text) = resolve {
+            self.say(Topic::Next, text);
+        }
         let text = if let Some(first) = open.first() {
             let all = list(open.iter().map(|id| &id.0));
             format!(
@@ -110,8 +139,10 @@ impl Telling<'_> {
                  --reason TEXT` says what was found and done.",
                 first.0, first.0
             )
-        } else {
+        } else if nothing {
             "Nothing waits for a person.".to_owned()
+        } else {
+            return;
         };
         self.say(Topic::Next, text);
     }

@@ -8,7 +8,7 @@ use crate::domain::incident::Incident;
 
 /// Every finding that an incident can be about. The key of an incident follows from its resource, its operation and its
 /// finding, so those of an operation are found without looking through all.
-const FINDINGS: [(Verdict, Rule); 14] = [
+const FINDINGS: [(Verdict, Rule); 16] = [
     (Verdict::Conflict, Rule::OtherContent),
     (Verdict::Conflict, Rule::OtherEvent),
     (Verdict::Replayed, Rule::OtherResult),
@@ -23,14 +23,17 @@ const FINDINGS: [(Verdict, Rule); 14] = [
     (Verdict::Rejected, Rule::AsSaid),
     (Verdict::Rejected, Rule::NeverKnown),
     (Verdict::Rejected, Rule::Forgotten),
+    (Verdict::Rejected, Rule::Voided),
+    (Verdict::Interrupted, Rule::ClaimDied),
 ];
 
-/// The ids of all incidents that there can be about an operation.
+/// The ids of all incidents that there can be about an operation; `None`: about rounds of which it is not known what they
+/// claimed.
 pub fn incident_ids(
     resource: &ResourceId,
-    operation: &OperationId,
+    operation: Option<&OperationId>,
 ) -> impl Iterator<Item = IncidentId> {
-    let of = |(verdict, rule)| Incident::id_of(resource, operation, verdict, rule);
+    let of = move |(verdict, rule)| Incident::id_of(resource, operation, verdict, rule);
     FINDINGS.into_iter().map(of)
 }
 
@@ -68,9 +71,12 @@ impl Telling<'_> {
     fn of_incident(&self, incident: &Incident) -> String {
         let now = self.gathered.when.wall_ms;
         let mut text = format!(
-            "Incident {} about {:?}: {}",
+            "Incident {} about {}: {}",
             incident.id.0,
-            incident.operation,
+            incident.operation.as_ref().map_or_else(
+                || "an operation that is not known any more".to_owned(),
+                |id| format!("{id:?}")
+            ),
             finding(incident)
         );
         let times = u64::from(incident.again) + 1;

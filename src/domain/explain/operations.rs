@@ -78,6 +78,12 @@ impl Telling<'_> {
             "; delivered at least {}",
             count(times, "time", "times")
         ));
+        if let Some(said) = &operation.resolved {
+            text.push_str(&format!(
+                "; {}",
+                super::claims::resolution(said, when.wall_ms)
+            ));
+        }
         if operation.raised.bits() != 0 {
             text.push_str("; it raised an incident");
         }

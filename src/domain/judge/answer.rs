@@ -58,13 +58,19 @@ pub struct HeldRound {
     pub ttl: Ttl,
     /// Its lease.
     pub lease: LeaseId,
+    /// Which attempt at its operation it is for. 0: it carries no claim.
+    pub attempt: u32,
 }
 
 /// What has become of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationState {
-    /// Nothing is known of it.
+    /// Nothing is known of it, or it was given back with nothing done.
     NeverSeen,
+    /// Its claim is live.
+    Running,
+    /// Its claim died without a result.
+    Interrupted,
     /// Applied, with a result.
     Done,
     /// Applied; the result is empty.
@@ -78,10 +84,10 @@ pub enum OperationState {
 /// A finished answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To Transition, Fence, and to Release, Reserve and Renew when there is nothing to give or to end.
+    /// To whatever is judged, when there is no reservation to give or to end.
     Judged(Decision),
-    /// To Release: the round ended now, and its lease holds no key any more.
-    Ended(Decision, LeaseId),
+    /// To what ends a round: this one ended now, and its lease holds no key any more.
+    Ended(Decision, Nonce, LeaseId),
     /// To Reserve and Renew.
     Held(Decision, HeldRound),
     /// To Lookup.
@@ -90,6 +96,18 @@ pub enum Answer {
     Snapshot(Snapshot),
     /// To a sweep.
     Swept,
+}
+
+impl Answer {
+    /// The judgement, if somebody asked for one of a message or of a round.
+    pub fn judgement(&self) -> Option<&Decision> {
+        match self {
+            Self::Judged(decision) | Self::Ended(decision, ..) | Self::Held(decision, _) => {
+                Some(decision)
+            }
+            Self::Known(..) | Self::Snapshot(_) | Self::Swept => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -111,6 +129,7 @@ struct DraftRound {
     token: TokenRef,
     ttl: Ttl,
     lease: LeaseId,
+    attempt: u32,
 }
 
 /// An answer that may depend on a commit that is still to come.
@@ -121,7 +140,7 @@ pub struct Draft {
     decision: Option<Decision>,
     now: Option<DraftSnapshot>,
     held: Option<DraftRound>,
-    freed: Option<LeaseId>,
+    freed: Option<(Nonce, LeaseId)>,
     known: Option<OperationState>,
     swept: bool,
     repeats: Option<OperationId>,
@@ -138,6 +157,7 @@ impl Draft {
         let decision = Decision {
             verdict,
             advice_instead: None,
+            event: None,
             layer,
             rule,
             explanation: explanation.into(),
@@ -170,9 +190,9 @@ impl Draft {
         self
     }
 
-    /// The lease of the round that this answer ends.
-    pub(super) fn freeing(mut self, lease: LeaseId) -> Self {
-        self.freed = Some(lease);
+    /// The round that this answer ends, and its lease.
+    pub(super) fn freeing(mut self, round: Nonce, lease: LeaseId) -> Self {
+        self.freed = Some((round, lease));
         self
     }
 
@@ -188,8 +208,20 @@ impl Draft {
         self
     }
 
+    pub(super) fn of_event(self, event: Option<EventName>) -> Self {
+        self.amend(|decision| decision.event = event)
+    }
+
     pub(super) fn advising(self, instead: Option<Advice>) -> Self {
         self.amend(|decision| decision.advice_instead = instead)
+    }
+
+    /// Goes on with the sentence.
+    pub(super) fn adding(self, more: &str) -> Self {
+        self.amend(|decision| {
+            decision.explanation.push_str("; ");
+            decision.explanation.push_str(more);
+        })
     }
 
     pub(super) fn result(self, result: StoredResult) -> Self {
@@ -303,6 +335,7 @@ impl Draft {
             token: held.token.resolve(committed),
             ttl: held.ttl,
             lease: held.lease,
+            attempt: held.attempt,
         });
         if self.swept {
             return Answer::Swept;
@@ -311,7 +344,7 @@ impl Draft {
             (Some(state), decision, _, _) => Answer::Known(state, decision),
             (None, Some(decision), Some(held), _) => Answer::Held(decision, held),
             (None, Some(decision), None, _) => match self.freed {
-                Some(lease) => Answer::Ended(decision, lease),
+                Some((round, lease)) => Answer::Ended(decision, round, lease),
                 None => Answer::Judged(decision),
             },
             (None, None, _, Some(now)) => Answer::Snapshot(now),
@@ -336,6 +369,7 @@ impl Fold<'_> {
             token,
             ttl: round.ttl,
             lease: round.lease,
+            attempt: self.attempt_under(round.nonce),
         });
         draft
     }

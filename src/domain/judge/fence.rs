@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::interrupted::Condition;
 use super::sweep::too_old_draft;
-use super::{Certainty, Draft, Fold, Judged, OperationState, TokenRef};
+use super::{Certainty, Draft, Fold, Judged, Known, OperationState, TokenRef};
 use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::request::{EndedRounds, Fence, Lookup};
 
@@ -59,12 +60,28 @@ impl Fold<'_> {
     }
 
     pub(super) fn lookup(&mut self, ask: &Lookup) -> Judged {
-        let draft = match self.find(&ask.operation) {
-            None if ask.made_ms.is_some_and(|made| self.too_old_now(made)) => {
+        let too_old = ask.made_ms.is_some_and(|made| self.too_old_now(made));
+        let draft = match self.known(&ask.operation) {
+            Known::Unknown if too_old => {
                 Draft::known(OperationState::Expired, Some(too_old_draft()))
             }
-            None => Draft::known(OperationState::NeverSeen, None),
-            Some(operation) => {
+            Known::Unknown => Draft::known(OperationState::NeverSeen, None),
+            Known::Open(open) => match self.condition(&open) {
+                Condition::Returned if too_old => {
+                    Draft::known(OperationState::Expired, Some(too_old_draft()))
+                }
+                Condition::Returned => Draft::known(OperationState::NeverSeen, None),
+                Condition::Running => {
+                    Draft::known(OperationState::Running, Some(self.in_progress(&open)))
+                }
+                Condition::Reruns => {
+                    Draft::known(OperationState::Interrupted, Some(self.needs_claim(&open)))
+                }
+                Condition::Asks => {
+                    Draft::known(OperationState::Interrupted, Some(self.died(&open)))
+                }
+            },
+            Known::Finished(operation) => {
                 let state = if operation.verdict != Verdict::Applied {
                     OperationState::Refused
                 } else if operation.result.is_empty() {

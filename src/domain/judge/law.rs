@@ -7,15 +7,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Fold;
+use crate::domain::claim::{JudgedAs, OpenOperation};
 use crate::domain::decision::{Advice, Verdict};
 use crate::domain::digest::{Content, ContentDigest, DigestScheme};
 use crate::domain::ids::{EventName, IdentityName, IdentityValue, StateName};
 use crate::domain::machine::{
-    At, DigestRule, EventInForce, InForce, MachineVersion, OnRefusal, Origin, OtherRound,
-    SecondKey, Starts, WhileHeld,
+    DigestRule, EventInForce, InForce, Interrupted as SaidInterrupted, MachineVersion, OnRefusal,
+    Origin, OtherRound, SecondKey, Starts, WhileHeld,
 };
-use crate::domain::record::{Operation, Record};
-use crate::domain::request::{Intent, Move, Transition};
+use crate::domain::record::Record;
+use crate::domain::request::{Intent, Interrupted, Move, Transition};
 use crate::domain::retention::Keeping;
 
 /// What the resources of a kind are judged by.
@@ -132,7 +133,7 @@ pub(super) struct Terms<'t> {
     /// Identity values that begin.
     pub(super) sets: Vec<Named<'t>>,
     /// Identity values that end.
-    pub(super) clears: &'t [At<IdentityName>],
+    pub(super) clears: Vec<&'t IdentityName>,
 }
 
 impl<'t> Terms<'t> {
@@ -146,7 +147,7 @@ impl<'t> Terms<'t> {
             initial: movement.and_then(|movement| movement.initial.as_ref()),
             compare: intent.identity.iter().collect(),
             sets: movement.map_or_else(Vec::new, |movement: &Move| movement.sets.iter().collect()),
-            clears: &[],
+            clears: Vec::new(),
         }
     }
 
@@ -159,6 +160,15 @@ impl<'t> Terms<'t> {
                 format!(
                     "must be absent: resources of kind {kind} follow a machine (version {version}), whose event says \
                      where it leads; name the event"
+                ),
+            ));
+        }
+        if intent.interrupted == Interrupted::Rerun {
+            return Err(Unlawful::field(
+                "intent.rerun_if_interrupted",
+                format!(
+                    "must be false: resources of kind {kind} follow a machine (version {version}), whose event says what \
+                     becomes of it when it is interrupted"
                 ),
             ));
         }
@@ -215,8 +225,77 @@ impl<'t> Terms<'t> {
             initial: None,
             compare,
             sets,
-            clears: &said.clears,
+            clears: said.clears.iter().map(|name| &name.value).collect(),
         })
+    }
+
+    /// What an open operation does, as it was judged when its claim was granted.
+    pub(super) fn of_claim(open: &'t OpenOperation) -> Self {
+        let plain = Self::without_machine(&open.intent);
+        let Some(judged) = &open.judged else {
+            return plain;
+        };
+        // By a machine the values that begin are among those that the message names.
+        let sets = |name: &IdentityName| plain.sets.iter().any(|(set, _)| *set == name);
+        Self {
+            compare: open
+                .intent
+                .identity
+                .iter()
+                .filter(|(name, _)| !sets(name))
+                .collect(),
+            clears: judged.clears.iter().collect(),
+            ..plain
+        }
+    }
+
+    /// Whether it may change the state or the identity of its resource, so that no two such may be under way at once.
+    pub(super) fn changes(&self) -> bool {
+        self.to.is_some()
+            || self.initial.is_some()
+            || !self.sets.is_empty()
+            || !self.clears.is_empty()
+    }
+
+    /// What becomes of it if its claim dies.
+    pub(super) fn interrupted(&self, intent: &Intent) -> Interrupted {
+        match self.event.map(|(event, _)| event.event.interrupted.value) {
+            None => intent.interrupted,
+            Some(SaidInterrupted::Rerun) => Interrupted::Rerun,
+            // Before there are tasks to put it off to, a person decides.
+            Some(SaidInterrupted::Ask | SaidInterrupted::Defer) => Interrupted::Ask,
+        }
+    }
+
+    /// The intent as a claim of it is kept, and what a machine said of it.
+    pub(super) fn for_claim(
+        &self,
+        intent: &Intent,
+        version: Option<MachineVersion>,
+    ) -> (Intent, Option<JudgedAs>) {
+        let mut kept = intent.clone();
+        kept.interrupted = self.interrupted(intent);
+        let judged = self
+            .event
+            .zip(version)
+            .map(|((event, _), version)| JudgedAs {
+                event: event.event.name.value.clone(),
+                version,
+                clears: self.clears.iter().map(|name| (*name).clone()).collect(),
+                keeps_retrying: self.keeps_retrying(),
+            });
+        if judged.is_some() {
+            let owned = |(name, value): &Named<'_>| ((*name).clone(), (*value).clone());
+            kept.event = None;
+            kept.digest = self.digest(intent);
+            kept.from = self.expected();
+            kept.movement = Some(Move {
+                to: self.to.cloned(),
+                initial: None,
+                sets: self.sets.iter().map(owned).collect(),
+            });
+        }
+        (kept, judged)
     }
 
     /// The states from which it could have started.
@@ -287,6 +366,8 @@ impl<'t> Terms<'t> {
             | Verdict::Conflict
             | Verdict::TooEarly
             | Verdict::Expired
+            | Verdict::InProgress
+            | Verdict::Interrupted
             | Verdict::Fenced => false,
         }
     }
@@ -321,8 +402,11 @@ impl<'a> Fold<'a> {
     }
 
     /// What of the content counted when an operation was judged.
-    pub(super) fn rule_then(&mut self, done: &Operation) -> Result<&'a DigestRule, Unlawful> {
-        let (Some(event), Some(version)) = (&done.event, done.machine) else {
+    pub(super) fn rule_then(
+        &mut self,
+        judged: Option<(&EventName, MachineVersion)>,
+    ) -> Result<&'a DigestRule, Unlawful> {
+        let Some((event, version)) = judged else {
             return Ok(&DigestRule::Whole);
         };
         let law: &'a Law = self.law;
@@ -336,6 +420,20 @@ impl<'a> Fold<'a> {
             "the operation was judged as event {event} of version {version} of its machine, which the one in force does not \
              follow: apply version {version} or a higher one again"
         )))
+    }
+
+    /// Whether the law in force has the state that a claim leads to.
+    pub(super) fn has_place_for(&self, terms: &Terms<'_>) -> Result<(), Unlawful> {
+        match (self.law, terms.to) {
+            (Law::Machine(machine), Some(to)) if !machine.has_state(to) => {
+                let version = machine.version();
+                Err(Unlawful::Mismatch(format!(
+                    "the claimed operation leads to state {to}, which version {version} of the machine does not have: \
+                     apply a higher version that has it, or whose `map` says what stands for it"
+                )))
+            }
+            (Law::Machine(_) | Law::NoFile | Law::Unreadable(_), _) => Ok(()),
+        }
     }
 
     /// Brings the record to the version in force. It is written only with the next change.
@@ -380,6 +478,14 @@ impl Record {
                 )));
             }
             self.state = Some(now.clone());
+        }
+        // What was judged at a grant is led along: its target stands for what the versions since say of it.
+        for open in &mut self.open {
+            let movement = open.intent.movement.as_mut();
+            let ends = movement.map_or([None, None], |to| [to.to.as_mut(), to.initial.as_mut()]);
+            for state in ends.into_iter().flatten().chain(&mut open.intent.from) {
+                *state = law.successor(known, state).clone();
+            }
         }
         for (state, visit) in std::mem::take(&mut self.visits) {
             let now = law.successor(known, &state);

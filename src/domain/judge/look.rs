@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use super::interrupted::Condition;
+use super::law::Terms;
 use super::{Answer, Fold, TokenRef, Unlawful};
+use crate::domain::claim::OpenOperation;
 use crate::domain::decision::Snapshot;
 use crate::domain::record::Record;
 use crate::domain::token::FencingToken;
@@ -18,8 +21,21 @@ pub struct Look {
     pub live: Option<FencingToken>,
     /// The token that was granted last, live or over.
     pub last: Option<FencingToken>,
+    /// Operations that were claimed and are not finished, oldest first.
+    pub open: Vec<LookedInto>,
     /// Why no message about it can be judged now.
     pub unlawful: Option<Unlawful>,
+}
+
+/// An operation that was claimed and is not finished.
+#[derive(Clone, Debug)]
+pub struct LookedInto {
+    /// It.
+    pub operation: OpenOperation,
+    /// How it stands.
+    pub condition: Condition,
+    /// Whether it changes the resource, so that other moves wait for it.
+    pub moves: bool,
 }
 
 impl Fold<'_> {
@@ -39,8 +55,15 @@ impl Fold<'_> {
             Some(TokenRef::ThisCommit { .. }) | None => None,
         };
         let round = self.record.round.as_ref();
+        let open = self.record.open.iter().map(|open| LookedInto {
+            operation: open.clone(),
+            condition: self.condition(open),
+            moves: Terms::of_claim(open).changes(),
+        });
+        let open = open.collect();
         Look {
             snapshot,
+            open,
             last: round.and_then(|round| round.token(self.revision)),
             live,
             unlawful,

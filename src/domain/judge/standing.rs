@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::TokenRef;
+use crate::domain::claim::OpenOperation;
 use crate::domain::ids::{Nonce, OperationId};
 use crate::domain::record::{Operation, Record, RoundEnd};
 use crate::domain::retention::StoreTime;
@@ -170,6 +171,11 @@ impl Standing {
         &self.record.operations
     }
 
+    /// The operations that were claimed and are not finished, oldest first.
+    pub fn open(&self) -> &[OpenOperation] {
+        &self.record.open
+    }
+
     /// How many finished operations have keys of their own.
     pub fn spilled(&self) -> u64 {
         self.record.spilled
@@ -181,7 +187,7 @@ impl Standing {
         inline.or_else(|| self.kept_apart(id, now)).cloned()
     }
 
-    /// Whether the record knows a round by this name, live or over.
+    /// Whether the record knows a round by this name, live or over, or a claim by the request that it was granted to.
     pub fn names(&self, round: Nonce) -> bool {
         let last = self.record.round.as_ref();
         last.is_some_and(|last| last.nonce == round)
@@ -190,6 +196,11 @@ impl Standing {
                 .past_rounds
                 .iter()
                 .any(|past| past.nonce == round)
+            || self
+                .record
+                .open
+                .iter()
+                .any(|open| open.claim.nonce == round)
     }
 
     /// An operation in a key of its own. One whose time has come may have been removed since it was seen.

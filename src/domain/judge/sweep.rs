@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use super::alert::Found;
+use super::alert::{About, Found};
 use super::law::Terms;
 use super::transition::Objection;
 use super::{Draft, Fold, Judged, Law};
 use crate::domain::decision::{Layer, Rule, Verdict};
-use crate::domain::ids::{Nonce, OperationId};
+use crate::domain::ids::OperationId;
 use crate::domain::record::Record;
 use crate::domain::request::Transition;
 use crate::domain::retention::When;
@@ -39,9 +39,10 @@ impl Fold<'_> {
     pub(super) fn too_old(&mut self, ask: &Transition) -> Judged {
         let draft = too_old_draft();
         let found = Found::new(Verdict::Expired, Rule::TooOld, draft.explanation());
-        let mut incident = self.found(ask, found, None);
+        let about = About::message(ask, None);
+        let mut incident = self.found(&about, found);
         let result = ask.result.clone().filter(|result| !result.is_empty());
-        let evidence = result.map(|result| self.evidence_of(ask, result));
+        let evidence = result.map(|result| self.evidence_of(&about, result));
         incident.evidence.extend(evidence);
         let id = incident.id.clone();
         self.incident(incident);
@@ -50,20 +51,23 @@ impl Fold<'_> {
     }
 
     /// Judges on a copy: what it would write is thrown away.
-    pub(super) fn validate(&mut self, ask: &Transition, nonce: Nonce) -> Judged {
+    pub(super) fn validate(&mut self, judge: impl FnOnce(&mut Self) -> Judged) -> Judged {
         if self.writes() {
             // What is about to be written is no fact yet.
             return Judged::Later;
         }
         let mut trial = self.clone();
-        let judged = trial.transition(ask, nonce);
+        let judged = judge(&mut trial);
         self.absent = trial.absent;
         self.lawful |= trial.lawful;
         match judged {
             Judged::Answered(draft) => Judged::Answered(Box::new(
                 draft.told_only(self.bare_snapshot(Arc::default())),
             )),
-            other @ (Judged::Later | Judged::Unlawful(_) | Judged::Limit { .. }) => other,
+            other @ (Judged::Later
+            | Judged::Unlawful(_)
+            | Judged::Unfit { .. }
+            | Judged::Limit { .. }) => other,
         }
     }
 
@@ -121,6 +125,7 @@ impl Fold<'_> {
             return false;
         };
         let busy = self.live.is_some() || record.spilled > 0 || !record.operations.is_empty();
+        let busy = busy || record.has_unsettled();
         if busy || !touched.until(forget).is_over(self.when.now) {
             return false;
         }
@@ -135,7 +140,8 @@ impl Fold<'_> {
     fn is_spent(&self) -> bool {
         let record = &self.record;
         let held = self.live.is_some() || record.state.is_some();
-        if held || record.spilled > 0 || !record.operations.is_empty() {
+        let finished = record.spilled > 0 || !record.operations.is_empty();
+        if held || finished || record.has_unsettled() {
             return false;
         }
         let remembers = record.round.is_some() || record.forgotten.is_some();
@@ -146,6 +152,12 @@ impl Fold<'_> {
 }
 
 impl Record {
+    /// Whether the effect of an operation is under way, or may have been: that is kept until it is settled, however long that
+    /// takes. What was given back with nothing done is as if it had never been seen, and goes with the record.
+    fn has_unsettled(&self) -> bool {
+        self.open.iter().any(|open| !open.claim.returned)
+    }
+
     /// Whether it was forgotten, and the request would begin it anew.
     pub(super) fn is_forgotten_for(&self, terms: &Terms<'_>) -> Option<Objection> {
         let asks_for_it = terms.moves || !terms.compare.is_empty();

@@ -8,9 +8,11 @@
 
 mod bounds;
 mod by_machine;
+mod claims;
 mod evidence;
 mod fences;
 mod folds;
+mod keeping;
 mod lawful;
 mod machine_model;
 mod machine_sketch;
@@ -18,6 +20,7 @@ mod message;
 mod model;
 mod play;
 mod replays;
+mod resolutions;
 mod retention;
 mod rounds;
 mod sequences;

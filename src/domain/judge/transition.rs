@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use super::alert::Found;
+use super::alert::{About, Found};
+use super::interrupted::Condition;
 use super::law::{Terms, read_under};
 use super::repeat::verdict_draft;
-use super::{Draft, Fold, Judged, Law};
+use super::{Draft, Fold, Judged, Known, Law, ReservationChange};
+use crate::domain::claim::OpenOperation;
 use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::digest::{DigestScheme, FieldHashes};
 use crate::domain::ids::{IdentityName, Nonce, OperationId};
@@ -14,7 +16,7 @@ use crate::domain::record::{
     Deliveries, IDENTITY_NAMES_REMEMBERED_MAX, NamedValue, Operation, REPLACED_VALUES_MAX, Raised,
     Record, ValueHash,
 };
-use crate::domain::request::Transition;
+use crate::domain::request::{Afterwards, Intent, Left, Transition};
 
 /// When to ask again for what is not allowed yet.
 pub(super) const EARLY_RETRY: Duration = Duration::from_secs(1);
@@ -37,13 +39,34 @@ impl Objection {
     }
 }
 
+/// Why an intent may not take effect now.
+#[derive(Debug)]
+pub(super) enum Obstacle {
+    /// The message's round or the state stands against it.
+    Objection(Objection),
+    /// It would make the record remember more than it may.
+    Limit(Judged),
+}
+
 impl Fold<'_> {
     pub(super) fn transition(&mut self, ask: &Transition, nonce: Nonce) -> Judged {
-        if let Some(done) = self.find(&ask.intent.operation) {
-            return match self.comparable(ask, &done) {
-                Ok(ask) => self.repeat(&ask, nonce, done),
-                Err(unlawful) => Judged::Unlawful(unlawful),
-            };
+        match self.known(&ask.intent.operation) {
+            Known::Finished(done) => {
+                return match self.comparable(ask, &done.digest, done.judged_as()) {
+                    Ok(ask) => self.repeat(&ask, nonce, *done),
+                    Err(unlawful) => Judged::Unlawful(unlawful),
+                };
+            }
+            Known::Open(open) => {
+                let read = match self.comparable(ask, &open.intent.digest, open.judged_as()) {
+                    Ok(read) => read,
+                    Err(unlawful) => return Judged::Unlawful(unlawful),
+                };
+                if let Some(judged) = self.transition_of_open(&read, nonce, &open) {
+                    return judged;
+                }
+            }
+            Known::Unknown => {}
         }
         if let Some(made_ms) = ask.intent.made_ms
             && self.too_old_now(made_ms)
@@ -59,58 +82,106 @@ impl Fold<'_> {
             Err(unlawful) => return Judged::Unlawful(unlawful),
         };
         let ask = &*read;
-        if let Some(refused) = self.stopped_by_fence(ask, &terms) {
-            return Judged::Answered(Box::new(self.showing(refused)));
+        if let Some(refused) = self.stopped_by_fence(ask, Some(&terms)) {
+            return refused;
         }
-        if let Some(objection) = self.record.is_forgotten_for(&terms) {
-            return self.turned_away(ask, nonce, &terms, objection);
+        if let Some(waits) = self.waits(&ask.intent.operation, terms.changes()) {
+            return Judged::Answered(Box::new(waits));
         }
-        if let Some(objection) = self.objects_to_identity(&terms) {
-            return self.turned_away(ask, nonce, &terms, objection);
+        match self.allows(&terms) {
+            Ok(()) => self.applied(ask, nonce, &terms),
+            Err(Obstacle::Objection(objection)) => self.turned_away(ask, nonce, &terms, objection),
+            Err(Obstacle::Limit(limit)) => limit,
+        }
+    }
+
+    /// The law: the layers identity and state. An open operation is judged by it when its claim is granted, and what it then
+    /// said is kept with the claim, and takes effect.
+    pub(super) fn allows(&self, terms: &Terms<'_>) -> Result<(), Obstacle> {
+        if let Some(objection) = self.record.is_forgotten_for(terms) {
+            return Err(Obstacle::Objection(objection));
+        }
+        if let Some(objection) = self.objects_to_identity(terms) {
+            return Err(Obstacle::Objection(objection));
         }
         if !terms.moves {
-            return self.applied(ask, nonce, &terms, Rule::RanOnce);
+            return Ok(());
         }
-        if let Some(objection) = self.record.objects_to_state(&terms) {
-            return self.turned_away(ask, nonce, &terms, objection);
+        if let Some(objection) = self.record.objects_to_state(terms) {
+            return Err(Obstacle::Objection(objection));
         }
-        if let Some(limit) = self.record.over_limit(&terms) {
-            return limit;
+        match self.record.over_limit(terms) {
+            Some(limit) => Err(Obstacle::Limit(limit)),
+            None => Ok(()),
         }
-        self.record.make(&terms);
-        self.applied(ask, nonce, &terms, Rule::Moved)
     }
 
-    fn stopped_by_fence(&mut self, ask: &Transition, terms: &Terms<'_>) -> Option<Draft> {
-        match &ask.reservation {
-            Some(reservation) if self.holds(reservation) => None,
-            Some(reservation) => {
-                let draft = self.round_over(reservation);
-                let (rule, text) = (Rule::Over, "a result came from a reservation that is over");
-                let incident = self.evidence(ask, Found::new(Verdict::Fenced, rule, text), None);
-                Some(draft.incident(incident))
+    /// A message whose operation is claimed, or was. `None`: it was given back, and is judged as if it were new.
+    pub(super) fn transition_of_open(
+        &mut self,
+        ask: &Transition,
+        nonce: Nonce,
+        open: &OpenOperation,
+    ) -> Option<Judged> {
+        if let Some(conflict) = self.differs_from_open(ask, open) {
+            return Some(conflict);
+        }
+        let condition = self.condition(open);
+        if let Some(reservation) = &ask.reservation {
+            if !self.holds(reservation) {
+                return self.stopped_by_fence(ask, None);
             }
-            None if terms.passes_holders() => None,
-            None => self
-                .live_round()
-                .map(|(round, _)| self.busy(round).advising(terms.advice_if_held())),
+            if condition == Condition::Running {
+                return Some(self.completed(ask, nonce, open));
+            }
+        }
+        let draft = match condition {
+            Condition::Running => self.in_progress(open),
+            Condition::Reruns => self.needs_claim(open),
+            Condition::Asks => self.reported(open),
+            Condition::Returned => return None,
+        };
+        Some(self.delivered_again(open, draft))
+    }
+
+    fn stopped_by_fence(&mut self, ask: &Transition, terms: Option<&Terms<'_>>) -> Option<Judged> {
+        match &ask.reservation {
+            Some(reservation) if self.holds(reservation) => {
+                // A round that was granted in this very commit cannot end with it.
+                let ends = ask.afterwards == Some(Afterwards::Ends);
+                (ends && self.reservation != ReservationChange::Keep).then_some(Judged::Later)
+            }
+            Some(reservation) => {
+                let about = About::message(ask, None);
+                Some(self.fenced_off(reservation, ask.result.as_ref(), &about))
+            }
+            None if terms.is_some_and(Terms::passes_holders) => None,
+            None => {
+                let (round, _) = self.live_round()?;
+                let instead = terms.and_then(Terms::advice_if_held);
+                let busy = self.busy(round).advising(instead);
+                Some(Judged::Answered(Box::new(self.showing(busy))))
+            }
         }
     }
 
-    fn applied(&mut self, ask: &Transition, nonce: Nonce, terms: &Terms<'_>, rule: Rule) -> Judged {
+    fn applied(&mut self, ask: &Transition, nonce: Nonce, terms: &Terms<'_>) -> Judged {
         let result = ask.result.clone().unwrap_or_default();
+        let rule = self.take_effect(terms);
         let found = Objection::new(Verdict::Applied, rule, Layer::Result);
         let operation = self.finished(ask, nonce, terms, found, result.clone());
-        let draft = verdict_draft(&operation)
+        let mut draft = verdict_draft(&operation)
             .result(result)
-            .same_content_as(self.twin_of(ask, &operation));
+            .same_content_as(self.twin_of(&ask.intent, &operation));
         self.keep(operation);
+        if ask.afterwards == Some(Afterwards::Ends) && ask.reservation.is_some() {
+            draft = self.end_round(draft, nonce, Left::Unsaid);
+        }
         Judged::Answered(Box::new(self.showing(draft)))
     }
 
     /// Another operation that did the same with the same content, as far as the record shows at once.
-    pub(super) fn twin_of(&self, ask: &Transition, done: &Operation) -> Option<OperationId> {
-        let intent = &ask.intent;
+    pub(super) fn twin_of(&self, intent: &Intent, done: &Operation) -> Option<OperationId> {
         if !intent.beside.says_something() || done.digest.scheme() == DigestScheme::None {
             return None;
         }
@@ -129,7 +200,7 @@ impl Fold<'_> {
     }
 
     /// Stores a "no" that a duplicate must get again; passes on one that may become a "yes".
-    fn turned_away(
+    pub(super) fn turned_away(
         &mut self,
         ask: &Transition,
         nonce: Nonce,
@@ -162,13 +233,17 @@ impl Fold<'_> {
         operation.expected = expected;
         let mut draft = verdict_draft(&operation).expected(&operation.expected);
         let evidence = ask.result.clone().filter(|result| !result.is_empty());
-        // What alerts nobody is settled quietly, unless the message says that its effect ran.
-        if terms.alerts(verdict) || evidence.is_some() {
+        // What alerts nobody is settled quietly, unless the message says that its effect ran, or an earlier attempt at it died:
+        // its effect may have run.
+        let died = self.record.open(&operation.id);
+        let died = died.is_some_and(|open| !open.claim.returned);
+        if terms.alerts(verdict) || evidence.is_some() || died {
             operation.raised = Raised::REFUSAL;
             let found = Found::new(verdict, rule, draft.explanation());
-            let mut incident = self.found(ask, found, None);
+            let about = About::message(ask, None);
+            let mut incident = self.found(&about, found);
             incident.evidence = evidence
-                .map(|result| self.evidence_of(ask, result))
+                .map(|result| self.evidence_of(&about, result))
                 .into_iter()
                 .collect();
             draft = draft.incident(Some(incident.id.clone()));
@@ -178,7 +253,7 @@ impl Fold<'_> {
         Judged::Answered(Box::new(self.showing(draft)))
     }
 
-    fn finished(
+    pub(super) fn finished(
         &self,
         ask: &Transition,
         nonce: Nonce,
@@ -216,10 +291,17 @@ impl Fold<'_> {
             event: terms.event_name().cloned(),
             machine: terms.event.and(self.law.version()),
             keeps_retrying: terms.keeps_retrying(),
+            resolved: None,
         }
     }
 
-    fn keep(&mut self, operation: Operation) {
+    /// Stores a finished operation. What a person said of it while it was open stays with it, and so does what was reported.
+    pub(super) fn keep(&mut self, mut operation: Operation) {
+        if let Some(open) = self.close(&operation.id) {
+            let reported = open.claim.raised.without(Raised::INTERRUPTED);
+            operation.raised = operation.raised.without(Raised::INTERRUPTED).with(reported);
+            operation.resolved = operation.resolved.or(open.claim.resolved);
+        }
         self.bytes += operation.size();
         self.record.operations.push(operation);
         self.changed = true;
@@ -278,9 +360,9 @@ impl Record {
                 known.current = Some((*value).clone());
             }
         }
-        for name in terms.clears {
-            if let Some(known) = self.identity.get_mut(&name.value) {
-                known.end(&name.value);
+        for name in &terms.clears {
+            if let Some(known) = self.identity.get_mut(*name) {
+                known.end(name);
             }
         }
     }

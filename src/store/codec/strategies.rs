@@ -8,20 +8,23 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::domain::decision::{IncidentId, Rule, Verdict};
-use crate::domain::digest::{ContentDigest, DigestScheme, FieldHashes};
-use crate::domain::ids::{
-    EventName, Holder, IdentityName, IdentityValue, Kind, Mark, Nonce, OperationId, RequestId,
-    ResourceId, StateName,
+use crate::domain::claim::{
+    Claim, Finding, JudgedAs, OpenOperation, PAST_CLAIMS_MAX, PastClaim, Resolution, Seat,
 };
-use crate::domain::incident::{Closing, Evidence, Incident, Reason, verdict_from_code};
+use crate::domain::decision::{IncidentId, Rule, Verdict};
+use crate::domain::digest::{Beside, ContentDigest, DigestScheme, FieldHashes};
+use crate::domain::ids::{
+    EventName, Holder, IdentityName, IdentityValue, Kind, Mark, Nonce, OperationId, Reason,
+    RequestId, ResourceId, StateName,
+};
+use crate::domain::incident::{Closing, Evidence, Incident, verdict_from_code};
 use crate::domain::machine::{DigestRule, Filed, Lineage, MachineHash, MachineVersion, Renaming};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
     Deliveries, LeaseId, NamedValue, Operation, PastRound, Raised, Record, Round, RoundEnd,
     ValueHash, Visit,
 };
-use crate::domain::request::Ttl;
+use crate::domain::request::{Identity, Intent, Interrupted, Move, Ttl};
 use crate::domain::retention::StoreTime;
 use crate::domain::token::Revision;
 
@@ -58,6 +61,7 @@ pub(super) fn rules() -> impl Strategy<Value = Rule> {
         Rule::AlreadyMoved,
         Rule::TokenEnded,
         Rule::NoState,
+        Rule::Voided,
     ])
 }
 
@@ -151,7 +155,8 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
             option::of(states()),
             vec(states(), 0..4),
             any::<u32>(),
-            field_hashes(),
+            option::of(resolutions()),
+            (field_hashes(), option::of(any::<[u8; 6]>())),
             moments(),
             any::<u32>(),
         ),
@@ -160,7 +165,9 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
         .prop_map(
             |((id, digest, verdict, rule, result), (time_ms, mark, round), rest, law)| {
                 let (event, machine, keeps_retrying) = law;
-                let (state, expected, raised, fields, expiry, deliveries) = rest;
+                let (state, expected, raised, resolved, fields, expiry, deliveries) = rest;
+                let (fields, salt) = fields;
+                let fields = FieldHashes::from_bytes(&fields).unwrap();
                 Operation {
                     id,
                     digest,
@@ -173,7 +180,12 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                     state,
                     expected,
                     raised: Raised::from_bits(raised),
-                    fields: FieldHashes::from_bytes(&fields).unwrap(),
+                    resolved,
+                    // Nothing is kept that could be salted.
+                    fields: match salt {
+                        Some(salt) => fields.salted_by(Mark::from_bytes(salt)),
+                        None => fields,
+                    },
                     expiry,
                     deliveries: Deliveries::said(deliveries),
                     event,
@@ -182,6 +194,108 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                 }
             },
         )
+}
+
+pub(super) fn resolutions() -> impl Strategy<Value = Box<Resolution>> {
+    let findings = select(vec![Finding::Done, Finding::NotDone, Finding::Refused]);
+    (
+        findings,
+        "\\PC{1,20}",
+        "[a-z]\\PC{0,20}",
+        any::<u64>(),
+        marks(),
+    )
+        .prop_map(|(finding, by, reason, time_ms, mark)| {
+            Box::new(Resolution {
+                finding,
+                by: Holder::parse(&by).unwrap(),
+                reason: Reason::parse(&reason).unwrap(),
+                time_ms,
+                mark,
+            })
+        })
+}
+
+fn asked() -> impl Strategy<Value = Identity> {
+    let name = names().prop_map(|name| IdentityName::parse(&name).unwrap());
+    let value = "\\PC{1,20}".prop_map(|value| IdentityValue::parse(&value).unwrap());
+    btree_map(name, value, 0..4)
+}
+
+pub(super) fn open_operations() -> impl Strategy<Value = OpenOperation> {
+    let movement = (option::of(states()), option::of(states()), asked());
+    let movement = movement.prop_map(|(to, initial, sets)| Move { to, initial, sets });
+    let intent = (
+        (operation_ids(), asked(), digests()),
+        (
+            vec(states(), 0..4),
+            option::of(movement),
+            select(vec![Interrupted::Ask, Interrupted::Rerun]),
+        ),
+    )
+        .prop_map(
+            |((operation, identity, digest), (from, movement, interrupted))| Intent {
+                operation,
+                event: None,
+                identity,
+                digest,
+                from,
+                movement,
+                interrupted,
+                // Only of use while its request is judged.
+                beside: Beside::default(),
+                made_ms: None,
+            },
+        );
+    let claim = (
+        (nonces(), any::<[u8; 16]>(), nonces()),
+        (
+            select(vec![Seat::Own, Seat::Ridden]),
+            any::<u32>(),
+            any::<u64>(),
+            any::<bool>(),
+        ),
+        (any::<u32>(), option::of(resolutions())),
+    )
+        .prop_map(
+            |((nonce, request, round), (seat, attempts, time_ms, returned), (raised, resolved))| {
+                Claim {
+                    nonce,
+                    request: RequestId::from_bytes(request),
+                    round,
+                    seat,
+                    attempts,
+                    time_ms,
+                    returned,
+                    raised: Raised::from_bits(raised),
+                    resolved,
+                }
+            },
+        );
+    let name = names().prop_map(|name| IdentityName::parse(&name).unwrap());
+    let clears = vec(name, 0..3);
+    let judged = (events(), versions(), clears, any::<bool>()).prop_map(
+        |(event, version, clears, keeps_retrying)| {
+            version.map(|version| JudgedAs {
+                event,
+                version,
+                clears,
+                keeps_retrying,
+            })
+        },
+    );
+    (intent, judged, claim, field_hashes()).prop_map(|(intent, judged, claim, fields)| {
+        OpenOperation {
+            intent,
+            judged,
+            claim,
+            fields: FieldHashes::from_bytes(&fields).unwrap(),
+        }
+    })
+}
+
+fn past_claims() -> impl Strategy<Value = PastClaim> {
+    (nonces(), operation_ids()).prop_map(|(round, operation)| PastClaim { round, operation })
 }
 
 pub(super) fn round_ends() -> impl Strategy<Value = RoundEnd> {
@@ -193,17 +307,22 @@ pub(super) fn rounds() -> impl Strategy<Value = Round> {
         (nonces(), any::<[u8; 16]>(), option::of("\\PC{1,20}")),
         (3..=86_400_u32, any::<i64>(), any::<u64>()),
         (0..=i64::MAX, option::of(round_ends())),
+        (option::of(operation_ids()), any::<u32>()),
     )
         .prop_map(
-            |((nonce, request, holder), (ttl, lease, base), (granted, over))| Round {
-                nonce,
-                request: RequestId::from_bytes(request),
-                holder: holder.map(|holder| Holder::parse(&holder).unwrap()),
-                ttl: Ttl::from_seconds(ttl).unwrap(),
-                lease: LeaseId(lease),
-                base,
-                granted: Revision::from_etcd(granted),
-                over,
+            |((nonce, request, holder), (ttl, lease, base), (granted, over), (claimed, claims))| {
+                Round {
+                    nonce,
+                    request: RequestId::from_bytes(request),
+                    holder: holder.map(|holder| Holder::parse(&holder).unwrap()),
+                    ttl: Ttl::from_seconds(ttl).unwrap(),
+                    lease: LeaseId(lease),
+                    base,
+                    granted: Revision::from_etcd(granted),
+                    over,
+                    claimed,
+                    claims,
+                }
             },
         )
 }
@@ -243,6 +362,8 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
         (option::of(rounds()), vec(past, 0..=8)),
         (
             vec(operations(), 0..4),
+            vec(open_operations(), 0..4),
+            vec(past_claims(), 0..=PAST_CLAIMS_MAX),
             any::<u64>(),
             moments(),
             moments(),
@@ -251,7 +372,7 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
     )
         .prop_map(
             |((moves, state, visits, identity), (round, past_rounds), rest)| {
-                let (operations, spilled, touched, forgotten, machine) = rest;
+                let (operations, open, past_claims, spilled, touched, forgotten, machine) = rest;
                 Record {
                     moves,
                     state,
@@ -260,6 +381,8 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
                     round,
                     past_rounds,
                     operations,
+                    open,
+                    past_claims,
                     spilled,
                     touched,
                     forgotten,
@@ -286,11 +409,16 @@ pub(super) fn closings() -> impl Strategy<Value = Closing> {
 
 pub(super) fn incidents() -> impl Strategy<Value = Incident> {
     (
-        ("\\PC{1,12}", "[a-z]{1,4}", "\\PC{1,12}", operation_ids()),
+        (
+            "\\PC{1,12}",
+            "[a-z]{1,4}",
+            "\\PC{1,12}",
+            option::of(operation_ids()),
+        ),
         (verdicts(), rules(), "\\PC{0,40}", 1..=u64::MAX),
         (
             option::of(digests()),
-            digests(),
+            option::of(digests()),
             option::of((results(), option::of(nonces()))),
             option::of(states()),
             moments(),

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use crate::domain::digest::{Content, Sent};
 use crate::domain::ids::{EventName, IdentityName, IdentityValue, OperationId, StateName};
 use crate::domain::machine::DigestRule;
-use crate::domain::request::{FROM_STATES_MAX, IDENTITY_NAMES_MAX, Identity, Intent, Move};
+use crate::domain::request::{
+    FROM_STATES_MAX, IDENTITY_NAMES_MAX, Identity, Intent, Interrupted, Move,
+};
 use crate::engine::{Counted, Fault};
 use crate::proto::v1 as pb;
 use crate::proto::v1::intent::Content as Wire;
@@ -51,6 +53,11 @@ pub(super) fn from_wire(
         from,
         movement,
         made_ms,
+        interrupted: if intent.rerun_if_interrupted {
+            Interrupted::Rerun
+        } else {
+            Interrupted::Ask
+        },
     })
 }
 
@@ -69,7 +76,9 @@ fn content(content: Option<Wire>, of_event: bool, counted: Counted) -> Result<Co
             ));
         }
     };
-    let Counted { rule, may_change } = counted;
+    let Counted {
+        rule, may_change, ..
+    } = counted;
     let whole = || {
         at(
             sent.field(),

@@ -32,6 +32,7 @@ fn sentence(sentence: Sentence) -> pb::Sentence {
         Topic::Round => pb::Topic::Round,
         Topic::Token => pb::Topic::Token,
         Topic::Operation => pb::Topic::Operation,
+        Topic::Claim => pb::Topic::Claim,
         Topic::Incident => pb::Topic::Incident,
         Topic::Event => pb::Topic::Event,
         Topic::Answer => pb::Topic::Answer,

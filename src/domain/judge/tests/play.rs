@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::domain::claim::Carried;
 use crate::domain::decision::{Decision, IncidentId, Snapshot};
 use crate::domain::explain::incident_ids;
 use crate::domain::ids::{Kind, Nonce, OperationId, ReservationId, ResourceId};
@@ -107,8 +108,21 @@ impl Play {
 
     /// Folds over everything as it stands now.
     pub(super) fn fold_now(&mut self, asks: &[Ask]) -> Folded {
-        let looked_for: Vec<_> = asks.iter().filter_map(operation_of).collect();
+        let claimed = asks.iter().filter_map(|ask| self.claimed_for(ask));
+        let named = asks.iter().filter_map(operation_of);
+        let looked_for: Vec<_> = named.chain(claimed).collect();
         self.fold(&self.standing(&looked_for), asks)
+    }
+
+    /// The operation that a request means by the round of its claim.
+    fn claimed_for(&self, ask: &Ask) -> Option<OperationId> {
+        let Ask::Complete(ask, _) = ask else {
+            return None;
+        };
+        match self.record.as_ref()?.0.carried_by(ask.reservation.round()) {
+            Carried::One(id) => Some(id),
+            Carried::Several | Carried::Nothing => None,
+        }
     }
 
     /// Commits under the guards; without a write, confirms them.
@@ -164,7 +178,7 @@ impl Play {
     /// The first report stays; other evidence is added to it, each piece once.
     fn raise(&mut self, incident: Incident) {
         let id = incident.id.0.split('.').next().unwrap().to_owned();
-        let mut findable = incident_ids(&incident.resource, &incident.operation);
+        let mut findable = incident_ids(&incident.resource, incident.operation.as_ref());
         let found = findable.any(|possible| possible.0 == id);
         assert!(found, "a story would not find {incident:?}");
         let known = self
@@ -193,6 +207,11 @@ impl Play {
             "moved operations are counted once"
         );
         let mut inline = BTreeSet::new();
+        let open = record.open.iter().map(|open| &open.intent.operation);
+        for id in open {
+            assert!(inline.insert(id), "open twice");
+            assert!(!self.apart.contains_key(id), "open and apart");
+        }
         for operation in &record.operations {
             assert!(inline.insert(&operation.id), "twice in the record");
             assert!(
@@ -242,6 +261,9 @@ pub(super) fn operation_of(ask: &Ask) -> Option<OperationId> {
     match ask {
         Ask::Transition(ask, _) => Some(ask.intent.operation.clone()),
         Ask::Lookup(ask) => Some(ask.operation.clone()),
+        Ask::Ride(ask, _) => Some(ask.intent.operation.clone()),
+        Ask::Reserve(ask, ..) => Some(ask.intent.as_ref()?.operation.clone()),
+        Ask::Resolve(ask, _) => Some(ask.operation.clone()),
         _ => None,
     }
 }
@@ -257,7 +279,7 @@ impl Answer {
     pub(super) fn decision(&self) -> &Decision {
         match self {
             Self::Judged(decision)
-            | Self::Ended(decision, _)
+            | Self::Ended(decision, ..)
             | Self::Held(decision, _)
             | Self::Known(_, Some(decision)) => decision,
             other => panic!("no decision: {other:?}"),

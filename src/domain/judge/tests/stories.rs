@@ -1,5 +1,7 @@
 //! Stories: every sentence follows from what is stored, and agrees with what would be answered.
 
+mod claims;
+
 use std::time::Duration;
 
 use super::by_machine::{example, pay, under, way_to};
@@ -9,8 +11,7 @@ use crate::domain::decision::Verdict;
 use crate::domain::explain::{
     Gathered, NAMES_TOLD_MAX, OPERATIONS_TOLD_MAX, Story, Topic, explain,
 };
-use crate::domain::ids::Holder;
-use crate::domain::incident::Reason;
+use crate::domain::ids::{Holder, Reason};
 use crate::domain::judge::Law;
 
 /// 2026-01-31T12:00:00Z.
