@@ -457,6 +457,15 @@ async fn what_an_event_leaves_out_of_its_digest_tells_no_two_messages_apart(back
         .await;
     judged(&other, Verdict::Conflict, Layer::Digest, Rule::OtherContent);
     assert_eq!(other.differing, ["/amount"]);
+    let (_, counts) = two.engine.counts();
+    let of_pay = counts.iter().find(|row| {
+        let event = row.event.as_ref().map(|event| event.as_str());
+        row.kind.as_ref() == Some(bill.kind()) && event == Some("pay")
+    });
+    let verdicts = &of_pay.expect("the event has a row of its own").verdicts;
+    assert_eq!(verdicts[&Verdict::Applied], 1);
+    assert_eq!(verdicts[&Verdict::Replayed], 3);
+    assert_eq!(verdicts[&Verdict::Conflict], 1);
     // A text that holds JSON has no parts, so nothing of it is left out.
     let text = resource(&kind, "2");
     applied(&one.transition(&make(&text)).await);

@@ -7,13 +7,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Fold;
-use crate::domain::claim::{JudgedAs, OpenOperation};
 use crate::domain::decision::{Advice, Verdict};
 use crate::domain::digest::{Content, ContentDigest, DigestScheme};
 use crate::domain::ids::{EventName, IdentityName, IdentityValue, StateName};
 use crate::domain::machine::{
-    DigestRule, EventInForce, InForce, Interrupted as SaidInterrupted, MachineVersion, OnRefusal,
-    Origin, OtherRound, SecondKey, Starts, WhileHeld,
+    DigestRule, EventInForce, InForce, MachineVersion, OnRefusal, Origin, OtherRound, SecondKey,
+    Starts, WhileHeld,
 };
 use crate::domain::record::Record;
 use crate::domain::request::{Intent, Interrupted, Move, Transition};
@@ -113,7 +112,7 @@ pub(super) fn read_under<'t>(
     Ok(Cow::Owned(again))
 }
 
-type Named<'t> = (&'t IdentityName, &'t IdentityValue);
+pub(super) type Named<'t> = (&'t IdentityName, &'t IdentityValue);
 
 /// What the law makes of one request.
 #[derive(Clone, Debug)]
@@ -137,7 +136,7 @@ pub(super) struct Terms<'t> {
 }
 
 impl<'t> Terms<'t> {
-    fn without_machine(intent: &'t Intent) -> Self {
+    pub(super) fn without_machine(intent: &'t Intent) -> Self {
         let movement = intent.movement.as_ref();
         Self {
             event: None,
@@ -229,73 +228,12 @@ impl<'t> Terms<'t> {
         })
     }
 
-    /// What an open operation does, as it was judged when its claim was granted.
-    pub(super) fn of_claim(open: &'t OpenOperation) -> Self {
-        let plain = Self::without_machine(&open.intent);
-        let Some(judged) = &open.judged else {
-            return plain;
-        };
-        // By a machine the values that begin are among those that the message names.
-        let sets = |name: &IdentityName| plain.sets.iter().any(|(set, _)| *set == name);
-        Self {
-            compare: open
-                .intent
-                .identity
-                .iter()
-                .filter(|(name, _)| !sets(name))
-                .collect(),
-            clears: judged.clears.iter().collect(),
-            ..plain
-        }
-    }
-
     /// Whether it may change the state or the identity of its resource, so that no two such may be under way at once.
     pub(super) fn changes(&self) -> bool {
         self.to.is_some()
             || self.initial.is_some()
             || !self.sets.is_empty()
             || !self.clears.is_empty()
-    }
-
-    /// What becomes of it if its claim dies.
-    pub(super) fn interrupted(&self, intent: &Intent) -> Interrupted {
-        match self.event.map(|(event, _)| event.event.interrupted.value) {
-            None => intent.interrupted,
-            Some(SaidInterrupted::Rerun) => Interrupted::Rerun,
-            // Before there are tasks to put it off to, a person decides.
-            Some(SaidInterrupted::Ask | SaidInterrupted::Defer) => Interrupted::Ask,
-        }
-    }
-
-    /// The intent as a claim of it is kept, and what a machine said of it.
-    pub(super) fn for_claim(
-        &self,
-        intent: &Intent,
-        version: Option<MachineVersion>,
-    ) -> (Intent, Option<JudgedAs>) {
-        let mut kept = intent.clone();
-        kept.interrupted = self.interrupted(intent);
-        let judged = self
-            .event
-            .zip(version)
-            .map(|((event, _), version)| JudgedAs {
-                event: event.event.name.value.clone(),
-                version,
-                clears: self.clears.iter().map(|name| (*name).clone()).collect(),
-                keeps_retrying: self.keeps_retrying(),
-            });
-        if judged.is_some() {
-            let owned = |(name, value): &Named<'_>| ((*name).clone(), (*value).clone());
-            kept.event = None;
-            kept.digest = self.digest(intent);
-            kept.from = self.expected();
-            kept.movement = Some(Move {
-                to: self.to.cloned(),
-                initial: None,
-                sets: self.sets.iter().map(owned).collect(),
-            });
-        }
-        (kept, judged)
     }
 
     /// The states from which it could have started.
@@ -422,20 +360,6 @@ impl<'a> Fold<'a> {
         )))
     }
 
-    /// Whether the law in force has the state that a claim leads to.
-    pub(super) fn has_place_for(&self, terms: &Terms<'_>) -> Result<(), Unlawful> {
-        match (self.law, terms.to) {
-            (Law::Machine(machine), Some(to)) if !machine.has_state(to) => {
-                let version = machine.version();
-                Err(Unlawful::Mismatch(format!(
-                    "the claimed operation leads to state {to}, which version {version} of the machine does not have: \
-                     apply a higher version that has it, or whose `map` says what stands for it"
-                )))
-            }
-            (Law::Machine(_) | Law::NoFile | Law::Unreadable(_), _) => Ok(()),
-        }
-    }
-
     /// Brings the record to the version in force. It is written only with the next change.
     pub(super) fn follow(&mut self) -> Result<(), Unlawful> {
         self.lawful = true;
@@ -453,53 +377,5 @@ impl<'a> Fold<'a> {
                 ))),
             },
         }
-    }
-}
-
-impl Record {
-    /// Speaks in the names of a version from now on, led through what every version between says of the names before.
-    fn follow(&mut self, law: &InForce) -> Result<(), Unlawful> {
-        let (known, version) = (self.machine, law.version());
-        if known == Some(version) {
-            return Ok(());
-        }
-        if let Some(known) = known.filter(|known| *known > version) {
-            return Err(Unlawful::Mismatch(format!(
-                "the resource was judged by version {known} of its machine, and version {version} is in force: apply \
-                 version {known} or a higher one again"
-            )));
-        }
-        if let Some(state) = &self.state {
-            let now = law.successor(known, state);
-            if !law.has_state(now) {
-                return Err(Unlawful::Mismatch(format!(
-                    "the resource is in state {now}, which version {version} of its machine does not have: apply a \
-                     higher version that has it, or whose `map` says what stands for it"
-                )));
-            }
-            self.state = Some(now.clone());
-        }
-        // What was judged at a grant is led along: its target stands for what the versions since say of it.
-        for open in &mut self.open {
-            let movement = open.intent.movement.as_mut();
-            let ends = movement.map_or([None, None], |to| [to.to.as_mut(), to.initial.as_mut()]);
-            for state in ends.into_iter().flatten().chain(&mut open.intent.from) {
-                *state = law.successor(known, state).clone();
-            }
-        }
-        for (state, visit) in std::mem::take(&mut self.visits) {
-            let now = law.successor(known, &state);
-            // What no event can lead to or start from any more decides nothing.
-            if law.has_state(now) {
-                let merged = self.visits.entry(now.clone()).or_default();
-                merged.left = merged.left.max(visit.left);
-                if visit.entered >= merged.entered {
-                    merged.entered = visit.entered;
-                    merged.values = visit.values;
-                }
-            }
-        }
-        self.machine = Some(version);
-        Ok(())
     }
 }

@@ -8,6 +8,7 @@
 
 mod bounds;
 mod by_machine;
+mod claimed_events;
 mod claims;
 mod evidence;
 mod fences;

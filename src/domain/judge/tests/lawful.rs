@@ -6,7 +6,7 @@ use super::play::{Play, answered};
 use crate::domain::decision::{Advice, Layer, Rule, Verdict};
 use crate::domain::judge::{Ask, Judged, Law, Unlawful};
 
-fn unlawful(play: &mut Play, message: &Message) -> Unlawful {
+pub(super) fn unlawful(play: &mut Play, message: &Message) -> Unlawful {
     let ask = play.message(message);
     let mut folded = play.fold_now(&[ask]);
     assert!(folded.write.is_none());
