@@ -23,6 +23,14 @@ pub(super) struct TransitionArgs {
     /// Whether the reservation ends with the move: true or false [default: true if it began with the claim that is completed]
     #[arg(long, env = "FENCEPOST_RELEASE", value_name = "BOOL")]
     release: Option<bool>,
+    /// Completing the claim of an event: what its effect turned out to be, if not what was intended
+    #[arg(
+        long,
+        env = "FENCEPOST_OUTCOME_EVENT",
+        value_name = "EVENT",
+        requires = "reservation"
+    )]
+    outcome_event: Option<String>,
     #[command(flatten)]
     result: ResultArgs,
     /// Only tell what would come of it now; nothing is written
@@ -69,6 +77,7 @@ impl TransitionArgs {
             result: self.result.read()?,
             validate_only: self.validate_only,
             release: self.release,
+            outcome_event: self.outcome_event.unwrap_or_default(),
         })
     }
 }
