@@ -42,6 +42,7 @@
 //! | terms | what the law makes of one request: from where to where, which values, what a refusal means |
 //! | disposition | what becomes of an event in a state, as far as the machine tells |
 //! | incident | a durable record of something that a person must judge; one for each operation and kind of finding |
+//! | story | what is known of one resource, told in sentences for people |
 //! | evidence | a result that was not taken, though its effect may have run; kept in the incident |
 //! | timeline | the history since the store was last restored; owns the base of the tokens |
 
