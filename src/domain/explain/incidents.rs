@@ -52,8 +52,9 @@ impl Telling<'_> {
             );
             self.say(Topic::Incident, text);
         }
-        let (_, beside) = gathered.told();
-        if gathered.incidents.is_empty() {
+        let (told, beside) = gathered.told();
+        let some = !told.is_empty() || !self.look.open.is_empty() || gathered.asked.is_some();
+        if gathered.incidents.is_empty() && some {
             self.say(
                 Topic::Incident,
                 "There is no incident about these operations.",

@@ -73,11 +73,10 @@ impl Telling<'_> {
             };
             text.push_str(&format!(", with {result}"));
         }
-        let times = u64::from(operation.deliveries.get());
-        text.push_str(&format!(
-            "; delivered at least {}",
-            count(times, "time", "times")
-        ));
+        text.push_str(&match operation.deliveries.get() {
+            1 => "; delivered at least once".to_owned(),
+            times => format!("; delivered at least {times} times"),
+        });
         if let Some(said) = &operation.resolved {
             text.push_str(&format!(
                 "; {}",

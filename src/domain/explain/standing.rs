@@ -31,7 +31,9 @@ impl Telling<'_> {
         } else {
             told.push(format!("{resource} has no state: nothing has created it."));
         }
-        if let Some(version) = record.machine {
+        if let Some(version) = record.machine
+            && look.snapshot.revision.is_some()
+        {
             told.push(format!("It follows version {version} of its machine."));
         }
         match &look.unlawful {

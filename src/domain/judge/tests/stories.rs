@@ -92,7 +92,7 @@ fn a_paid_order_tells_its_way_its_values_and_what_is_allowed() {
     assert_eq!(
         operations[2],
         "Operation \"w2\", event pay by version 1 of the machine: APPLIED (MOVED) at 2026-01-31T12:00:00Z (3 min ago), with \
-         an empty result; delivered at least 1 time; its answer is repeated for another 4 days."
+         an empty result; delivered at least once; its answer is repeated for another 4 days."
     );
     assert_eq!(
         story.of(Topic::Event),
@@ -291,6 +291,7 @@ fn what_was_forgotten_is_told_as_that_and_nothing_at_all_as_that() {
     assert!(!story.known);
     assert_eq!(story.snapshot.revision, None);
     says(&story.of(Topic::State), "Nothing is known of order/1001");
+    assert_eq!(story.of(Topic::State).len(), 1, "{story:#?}");
     let retention = Duration::from_secs(3600);
     play.when.keeping.operations = retention;
     play.when.keeping.forget = Some(retention * 2);
