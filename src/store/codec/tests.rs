@@ -120,7 +120,7 @@ fn the_usual_records_take_no_more_bytes_than_they_did() {
     };
     at_most(112, "an operation that only ran once", &ordinary());
     at_most(196, "an order with one move", &order(1));
-    at_most(755, "an order with four moves", &order(4));
+    at_most(746, "an order with four moves", &order(4));
 
     let mut held = order(2);
     held.round = Some(Round {
@@ -139,7 +139,7 @@ fn the_usual_records_take_no_more_bytes_than_they_did() {
     for visit in held.visits.values_mut() {
         visit.values = [ValueHash(u64::MAX)].into();
     }
-    at_most(493, "two moves under a round, with identity values", &held);
+    at_most(483, "two moves under a round, with identity values", &held);
 }
 
 #[test]
