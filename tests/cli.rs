@@ -11,10 +11,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use fencepost::proto::v1 as pb;
 use fencepost::proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use fencepost::proto::v1::{
-    CloseIncidentRequest, CloseIncidentResponse, Count, GetCountsRequest, GetCountsResponse,
-    GetIncidentRequest, GetIncidentResponse, Incident, ListIncidentsRequest, ListIncidentsResponse,
+    Advice, CloseIncidentRequest, CloseIncidentResponse, Count, Decision, Finding,
+    GetCountsRequest, GetCountsResponse, GetIncidentRequest, GetIncidentResponse, Incident,
+    ListIncidentsRequest, ListIncidentsResponse, ResolveOperationRequest, ResolveOperationResponse,
     Resource, Verdict, VerdictCount,
 };
 use fencepost::server::{Running, start_dev};
@@ -437,13 +439,15 @@ async fn a_flag_may_come_as_a_variable_and_wins_over_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn help_names_the_exit_codes_that_the_command_has() {
-    let cases: [(&[&str], &[u8]); 5] = [
+    let cases: [(&[&str], &[u8]); 7] = [
         (&["--help"], &[0, 1, 2, 10, 11, 12, 13, 65, 69, 70, 75, 78]),
         (
             &["transition", "--help"],
             &[0, 2, 10, 11, 12, 65, 69, 70, 75],
         ),
-        (&["lookup", "-h"], &[0, 2, 11, 13, 65, 69, 70, 75]),
+        (&["lookup", "-h"], &[0, 2, 10, 11, 13, 65, 69, 70, 75]),
+        (&["reserve", "--help"], &[0, 2, 10, 11, 12, 65, 69, 70, 75]),
+        (&["resolve", "--help"], &[0, 2, 10, 11, 65, 69, 70, 75]),
         (&["release", "--help"], &[0, 2, 65, 69, 70, 75]),
         (&["serve", "--help"], &[0, 1, 2, 78]),
     ];
@@ -561,11 +565,58 @@ impl OperatorService for TwoPages {
     ) -> Result<Response<CloseIncidentResponse>, Status> {
         Err(Status::unimplemented("it only lists"))
     }
+
+    async fn apply_machine(
+        &self,
+        _: Request<pb::ApplyMachineRequest>,
+    ) -> Result<Response<pb::ApplyMachineResponse>, Status> {
+        Err(Status::unimplemented("it only lists"))
+    }
+
+    async fn list_machines(
+        &self,
+        _: Request<pb::ListMachinesRequest>,
+    ) -> Result<Response<pb::ListMachinesResponse>, Status> {
+        Err(Status::unimplemented("it only lists"))
+    }
+
+    async fn get_machine(
+        &self,
+        _: Request<pb::GetMachineRequest>,
+    ) -> Result<Response<pb::GetMachineResponse>, Status> {
+        Err(Status::unimplemented("it only lists"))
+    }
+
+    async fn list_machine_versions(
+        &self,
+        _: Request<pb::ListMachineVersionsRequest>,
+    ) -> Result<Response<pb::ListMachineVersionsResponse>, Status> {
+        Err(Status::unimplemented("it only lists"))
+    }
+
+    /// Tells in the explanation what it was asked.
+    async fn resolve_operation(
+        &self,
+        request: Request<ResolveOperationRequest>,
+    ) -> Result<Response<ResolveOperationResponse>, Status> {
+        let asked = request.into_inner();
+        let decision = Decision {
+            advice: match asked.finding() {
+                Finding::Refused => Advice::Refuse.into(),
+                _ => Advice::Acknowledge.into(),
+            },
+            explanation: format!("{asked:?}"),
+            ..Decision::default()
+        };
+        Ok(Response::new(ResolveOperationResponse {
+            decision: Some(decision),
+        }))
+    }
 }
 
 /// Serves them until the test ends.
-fn two_pages(dir: &tempfile::TempDir) -> String {
-    let socket = dir.path().join("admin.sock");
+fn operator(directory: &Path) -> String {
+    let socket = directory.join("admin.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     let serving = tonic::transport::Server::builder()
         .add_service(OperatorServiceServer::new(TwoPages))
@@ -577,7 +628,7 @@ fn two_pages(dir: &tempfile::TempDir) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn counts_are_told_with_what_they_are_made_of() {
     let dir = tempfile::tempdir().unwrap();
-    let socket = two_pages(&dir);
+    let socket = operator(dir.path());
     let table = fencepost(&["counts", "--admin-socket", &socket]).await;
     assert_eq!(table.exit, 0, "{}", table.err);
     let row = "order: 3 deliveries = 1 APPLIED + 2 REPLAYED";
@@ -591,9 +642,147 @@ async fn counts_are_told_with_what_they_are_made_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_found_out_is_told_to_the_operators_door() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = operator(dir.path());
+    let resolve = |more: &[&'static str]| {
+        let words = ["resolve", "order", "1", "pay", "--admin-socket"];
+        let words = words.into_iter().map(str::to_owned);
+        let more = more.iter().map(|word| (*word).to_owned());
+        let all: Vec<String> = words.chain([socket.clone()]).chain(more).collect();
+        async move {
+            let all: Vec<&str> = all.iter().map(String::as_str).collect();
+            fencepost(&all).await
+        }
+    };
+    let done = [
+        "--done",
+        "--reason",
+        "in the books",
+        "--by",
+        "alice",
+        "--attempt",
+        "2",
+    ];
+    let done = resolve(&[&done[..], &["--result", "receipt", "--even-if-running"]].concat()).await;
+    assert_eq!(done.exit, 0, "{}", done.err);
+    for part in [
+        "Done",
+        "in the books",
+        "alice",
+        "attempt: 2",
+        "even_if_running: true",
+        "receipt",
+    ] {
+        assert!(done.out.contains(part), "no {part}: {}", done.out);
+    }
+    let refused = resolve(&["--refused", "--reason", "cancelled by phone"]).await;
+    assert_eq!(refused.exit, 11, "{}", refused.err);
+    for wrong in [
+        &["--done"][..],
+        &["--reason", "x"],
+        &["--done", "--not-done", "--reason", "x"],
+        &["--done", "--reason", "x", "--attempt", "0"],
+    ] {
+        assert_eq!(resolve(wrong).await.exit, 2, "{wrong:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_is_taken_completed_and_given_back_by_commands() {
+    let sidecar = Sidecar::start().await;
+    let pay = [
+        "order",
+        "7",
+        "--operation",
+        "pay",
+        "--initial",
+        "new",
+        "--to",
+        "paid",
+    ];
+    let (claim, _) = sidecar.reserve(&pay).await;
+    let copy = sidecar.run(&[&["reserve"][..], &pay].concat()).await;
+    assert_eq!(copy.exit, 10, "{}", copy.out);
+    assert!(copy.out.contains("IN_PROGRESS"), "{}", copy.out);
+    let running = sidecar.run(&["lookup", "order", "7", "pay"]).await;
+    assert_eq!((running.exit, running.out.contains("RUNNING")), (10, true));
+    let back = sidecar.run(&["release", &claim, "--nothing-done"]).await;
+    assert_eq!(back.exit, 0, "{}", back.err);
+    let never = sidecar.run(&["lookup", "order", "7", "pay"]).await;
+    assert_eq!(never.exit, 13, "{}", never.out);
+    let again = sidecar.run(&[&["reserve"][..], &pay].concat()).await;
+    assert!(again.out.contains("attempt      2"), "{}", again.out);
+    let words = [&["reserve", "-o", "json"][..], &pay].concat();
+    let other = sidecar.run(&words).await;
+    assert_eq!(other.exit, 10, "{}", other.out);
+
+    let (held, _) = sidecar.reserve(&["order", "8"]).await;
+    let ride = [
+        "order",
+        "8",
+        "--operation",
+        "mail",
+        "--once",
+        "--reservation",
+        &held,
+    ];
+    let (claim, _) = sidecar.reserve(&ride).await;
+    assert_eq!(claim, held);
+    let words = ["transition", "order", "8", "--reservation", &claim];
+    let done = sidecar
+        .run(&[&words[..], &["--result", "sent"]].concat())
+        .await;
+    assert_eq!(done.exit, 0, "{}{}", done.out, done.err);
+    assert!(
+        done.out.contains("APPLIED") && done.out.contains("sent"),
+        "{}",
+        done.out
+    );
+    let replayed = sidecar.run(&[&["reserve"][..], &ride[..5]].concat()).await;
+    assert_eq!(replayed.exit, 0, "{}", replayed.err);
+    assert!(replayed.out.contains("REPLAYED") && replayed.out.contains("sent"));
+    let ended = sidecar
+        .run(&[
+            "transition",
+            "order",
+            "8",
+            "--operation",
+            "log",
+            "--once",
+            "--reservation",
+            &held,
+            "--release",
+            "true",
+        ])
+        .await;
+    assert_eq!(ended.exit, 0, "{}", ended.err);
+    let free = sidecar.run(&["inspect", "order", "8"]).await;
+    assert!(free.out.contains("free"), "{}", free.out);
+    let unfit = sidecar
+        .run(&["reserve", "order", "9", "--to", "paid"])
+        .await;
+    assert_eq!(unfit.exit, 2, "{}", unfit.err);
+    let words = ["reserve", "order", "8", "--reservation", &held];
+    let no_intent = sidecar.run(&words).await;
+    assert_eq!(no_intent.exit, 65, "{}", no_intent.err);
+    let words = ["order", "10", "--operation", "pay", "--once", "--ttl", "3s"];
+    let (dead, _) = sidecar.reserve(&words).await;
+    let released = sidecar.run(&["release", &dead]).await;
+    assert!(released.out.contains("inc-"), "{}", released.out);
+    let interrupted = sidecar.run(&[&["reserve"][..], &words].concat()).await;
+    assert_eq!(interrupted.exit, 10, "{}", interrupted.out);
+    assert!(
+        interrupted.out.contains("INTERRUPTED"),
+        "{}",
+        interrupted.out
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn incidents_are_listed_over_all_pages() {
     let dir = tempfile::tempdir().unwrap();
-    let socket = two_pages(&dir);
+    let socket = operator(dir.path());
     let socket = socket.as_str();
     let table = fencepost(&["incidents", "--admin-socket", socket]).await;
     assert_eq!(table.exit, 0, "{}", table.err);

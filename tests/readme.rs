@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use fencepost::server::{Running, start_dev};
+use fencepost::server::{Running, start_dev_under};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -74,7 +74,11 @@ struct Sidecar(Running);
 
 impl Sidecar {
     async fn start() -> Self {
-        Self(start_dev("127.0.0.1:0".parse().unwrap()).await.unwrap())
+        // As `make run` starts it.
+        let machines = root().join("machines");
+        let machines = fencepost::config::sound_machines(machines.to_str().unwrap()).unwrap();
+        let listen = "127.0.0.1:0".parse().unwrap();
+        Self(start_dev_under(listen, &machines).await.unwrap())
     }
 
     async fn run(&self, name: &str) -> String {
@@ -161,8 +165,11 @@ async fn the_python_handler_books_once_answers_alike_and_refuses_a_changed_conte
     for _ in 0..3 {
         assert_eq!(shell(pay.clone()).await, "booked 200\n");
     }
-    let changed = shell(pay.replace("\"p1\"", "\"p2\"")).await;
-    assert!(changed.ends_with(" 409\n"), "{changed}");
+    // The machine says that this sender keeps retrying on a "no".
+    let changed = shell(pay.replace("49.90", "99.90")).await;
+    assert_eq!(changed, " 200\n");
+    let other_attempt = pay.replace("evt-77", "evt-78").replace("\"p1\"", "\"p9\"");
+    assert_eq!(shell(other_attempt).await, " 200\n");
     let nonsense = shell(pay.replace("{\"id\"", "[\"id\"")).await;
     assert!(nonsense.ends_with(" 400\n"), "{nonsense}");
     sidecar.0.stop().await;
@@ -187,6 +194,27 @@ async fn the_python_worker_moves_once_and_leaves_the_resource_free() {
     let inspect = format!("{} inspect parcel 7", env!("CARGO_BIN_EXE_fencepost"));
     let left = shell(format!("{sidecar_at}\n{inspect}")).await;
     assert!(left.contains("shelved") && left.contains("free"), "{left}");
+    sidecar.0.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_claim_shown_is_completed_once_and_replayed() {
+    let sidecar = Sidecar::start().await;
+    let said = sidecar.run("claim").await;
+    let mut places = [
+        "charge the card now",
+        "APPLIED",
+        "receipt 78",
+        "REPLAYED",
+        "receipt 78",
+    ]
+    .into_iter()
+    .scan(said.as_str(), |rest, part| {
+        let (_, after) = rest.split_once(part)?;
+        *rest = after;
+        Some(part)
+    });
+    assert_eq!(places.by_ref().count(), 5, "{said}");
     sidecar.0.stop().await;
 }
 
@@ -390,6 +418,11 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| result | body {RESULT_BODY_BYTES_MAX/1024} KiB, {HEADERS_MAX} headers of {HEADERS_BYTES_MAX/1024} KiB together |",
         "| reservation TTL | {TTL_SECONDS_MIN} s to {TTL_SECONDS_MAX/3600} h, {TTL_SECONDS_DEFAULT} s if absent |",
         "| rounds whose end is remembered | the last and {PAST_ROUNDS_MAX} before it |",
+        "| rounds of which it is remembered what they claimed | the last and {PAST_CLAIMS_MAX} before it |",
+        "| attempts that begin without a person, with `rerun_if_interrupted` | {CLAIM_ATTEMPTS_MAX} |",
+        "| open operations of one resource | {OPEN_OPERATIONS_MAX}, and {OPEN_BYTES_MAX/1024} KiB of them together |",
+        "| operations remembered after they were given back | {RETURNED_OPERATIONS_MAX} |",
+        "| reason and name of whoever resolves | {REASON_BYTES_MAX}; {HOLDER_BYTES_MAX} bytes |",
         "| requests folded into one commit | {FOLD_REQUESTS_MAX} |",
         "| requests waiting in one lane | {LANE_QUEUE_MAX} |",
         "| resources remembered between calls | {LANES_DEFAULT}, each with {KEPT_APART_BYTES_MAX/1024} KiB of operations \
@@ -407,6 +440,8 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| kinds and events counted apart | {COUNT_ROWS_MAX}, the rest together |",
         "| operations of one resource whose deliveries are counted between two writes | {UNSAVED_COUNTS_MAX} |",
         "| resources swept at once; operations of one swept in one commit | {SWEPT_AT_ONCE_MAX}; {SWEPT_OPERATIONS_MAX} |",
+        "| machine file | {FILE_BYTES_MAX/1024} KiB, {STATES_MAX} states, {EVENTS_MAX} events |",
+        "| kinds with a machine in force; names and former digest rules that all versions of one remember | {MACHINES_MAX}; {SUCCESSORS_MAX} |",
         "| log lines of one kind of trouble | {LINES_MAX} a second, the rest counted |",
     ];
     assert_eq!(rows, told.map(filled));
@@ -452,6 +487,7 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
                 "{TTL_SECONDS_MIN} s to {TTL_SECONDS_MAX/3600} h, rounded up to whole seconds. Absent: \
                  {TTL_SECONDS_DEFAULT} s.",
                 "At most {HOLDER_BYTES_MAX} bytes. Absent: the address of the caller.",
+                "up to {CLAIM_ATTEMPTS_MAX} attempts are granted, and then a person decides.",
                 "A call without a deadline gets one of {DEADLINE_DEFAULT} s.",
             ][..],
         ),
@@ -464,6 +500,8 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
                 "At most {REASON_BYTES_MAX} bytes, not blank.",
                 "Who closes it, for people. At most {HOLDER_BYTES_MAX} bytes.",
                 "in their order; at most {COUNT_ROWS_MAX}.",
+                "Who says so, for people; 1 to {HOLDER_BYTES_MAX} bytes.",
+                "Why, for people; 1 to {REASON_BYTES_MAX} bytes, not blank.",
             ][..],
         ),
     ];

@@ -158,6 +158,7 @@ impl Caller for Holder {
         let held = reserve(&mut self.client, &resource, 30).await?;
         let release = pb::ReleaseRequest {
             reservation_id: held.reservation_id,
+            ..pb::ReleaseRequest::default()
         };
         let answer = self.client.release(release).await?.into_inner();
         expect(answer.decision.as_ref(), pb::Verdict::Applied).map(drop)
@@ -224,6 +225,7 @@ pub(crate) async fn reserve(
             nanos: 0,
         }),
         holder: "bench".to_owned(),
+        ..pb::ReserveRequest::default()
     };
     let answer = client.reserve(request).await?.into_inner();
     expect(answer.decision.as_ref(), pb::Verdict::Granted)?;
@@ -242,6 +244,7 @@ pub(crate) fn transition(resource: &str, step: Move) -> pb::TransitionRequest {
         resource: Some(named(resource)),
         intent: Some(pb::Intent {
             operation_id: step.operation.to_owned(),
+            event: String::new(),
             identity: Default::default(),
             content: Some(Content::Json(
                 work::content(resource, step.operation).into_bytes().into(),
@@ -258,6 +261,7 @@ pub(crate) fn transition(resource: &str, step: Move) -> pb::TransitionRequest {
             }),
             ..pb::Intent::default()
         }),
+        release: None,
         reservation_id: String::new(),
         result: Some(pb::Result {
             sha256: Vec::new().into(),

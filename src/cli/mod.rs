@@ -7,12 +7,14 @@ mod demo;
 mod digest;
 mod exit;
 mod incidents;
+mod intent;
 mod json;
 mod machine;
 mod output;
 mod proto_dir;
 mod question;
 mod reservation;
+mod resolve;
 pub mod serve;
 mod session;
 mod table;
@@ -49,15 +51,15 @@ enum Command {
     /// Play the scenes that go wrong without a sidecar, and check how they come out
     #[command(after_help = demo::HELP)]
     Demo(demo::DemoArgs),
-    /// Take a resource for a limited time, with a fencing token
-    #[command(after_help = exit::of_a_question(&[10, 12]))]
-    Reserve(reservation::ReserveArgs),
+    /// Take a resource for a limited time, with a fencing token; with --operation, to run its effect once
+    #[command(after_help = exit::of_a_question(&[10, 11, 12]))]
+    Reserve(Box<reservation::ReserveArgs>),
     /// Make a live reservation last for its whole time again
     #[command(after_help = exit::of_a_question(&[12]))]
     Renew(reservation::RoundArgs),
     /// End a reservation
     #[command(after_help = exit::of_a_question(&[]))]
-    Release(reservation::RoundArgs),
+    Release(reservation::ReleaseArgs),
     /// Judge a message and, if it may, commit its move and its result
     #[command(after_help = exit::of_a_question(&[10, 11, 12]))]
     Transition(Box<transition::TransitionArgs>),
@@ -65,7 +67,7 @@ enum Command {
     #[command(after_help = exit::of_a_question(&[12]))]
     Fence(question::FenceArgs),
     /// Ask what has become of an operation
-    #[command(after_help = exit::of_a_question(&[11, 13]))]
+    #[command(after_help = exit::of_a_question(&[10, 11, 13]))]
     Lookup(question::LookupArgs),
     /// Show a resource as it stands
     #[command(after_help = exit::of_a_question(&[]))]
@@ -79,8 +81,11 @@ enum Command {
     /// Tell what became of the messages that a sidecar was given, over its admin socket
     #[command(after_help = exit::of_a_question(&[]))]
     Counts(counts::CountsArgs),
-    /// Check, show, draw and compare machine files; no sidecar is asked
-    #[command(subcommand, after_help = exit::of_files())]
+    /// Say what was found out about an operation that was interrupted, over the sidecar's admin socket
+    #[command(after_help = exit::of_a_question(&[10, 11]))]
+    Resolve(Box<resolve::ResolveArgs>),
+    /// Check, show, draw and compare machine files, and put them in force
+    #[command(subcommand, after_help = exit::of_a_question(&[]))]
     Machine(machine::MachineCommand),
     /// Write the interface's proto files into a directory
     Proto(proto_dir::ProtoArgs),
@@ -152,7 +157,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Demo(args) => args.run().await,
         Command::Reserve(args) => args.run().await,
         Command::Renew(args) => args.renew().await,
-        Command::Release(args) => args.release().await,
+        Command::Release(args) => args.run().await,
         Command::Transition(args) => args.run().await,
         Command::Fence(args) => args.run().await,
         Command::Lookup(args) => args.run().await,
@@ -160,7 +165,8 @@ async fn run(command: Command) -> ExitCode {
         Command::Incidents(args) => args.run().await,
         Command::Digest(args) => args.run(),
         Command::Counts(args) => args.run().await,
-        Command::Machine(command) => command.run(),
+        Command::Resolve(args) => args.run().await,
+        Command::Machine(command) => command.run().await,
         Command::Proto(args) => args.run(),
     };
     match ended {

@@ -95,6 +95,8 @@ impl LookupArgs {
         Ok(match answer.state() {
             OperationState::NeverSeen => Exit::NeverSeen,
             OperationState::Unspecified
+            | OperationState::Running
+            | OperationState::Interrupted
             | OperationState::Done
             | OperationState::DoneEmpty
             | OperationState::Refused

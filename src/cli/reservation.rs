@@ -6,6 +6,7 @@ use clap::Args;
 use uuid::Uuid;
 
 use super::exit::Exit;
+use super::intent::IntentArgs;
 use super::session::{Session, SessionArgs, span};
 use super::trouble::Trouble;
 use super::{ResourceArgs, output, values};
@@ -31,6 +32,14 @@ pub(super) struct ReserveArgs {
     /// Shown to people who ask who holds it [default: the address that the sidecar sees the call come from]
     #[arg(long, env = "FENCEPOST_HOLDER", value_name = "NAME")]
     holder: Option<String>,
+    /// A live reservation of yours, under which the operation is claimed instead of a new one
+    #[arg(long, env = "FENCEPOST_RESERVATION", value_name = "ID")]
+    reservation: Option<String>,
+    /// If the claim dies, the effect may run again, up to 5 times in all [default: a person decides]
+    #[arg(long, env = "FENCEPOST_RERUN_IF_INTERRUPTED")]
+    rerun_if_interrupted: bool,
+    #[command(flatten)]
+    intent: IntentArgs,
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -49,6 +58,8 @@ impl ReserveArgs {
             request_id: request_id.clone(),
             ttl,
             holder: self.holder.unwrap_or_default(),
+            intent: self.intent.read(self.rerun_if_interrupted)?,
+            reservation_id: self.reservation.unwrap_or_default(),
         };
         let session = Session::open(&self.session).await?;
         let call = async {
@@ -106,18 +117,32 @@ impl RoundArgs {
         )?;
         Ok(exit(answer.decision.as_ref()))
     }
+}
 
-    /// Ends the round.
-    pub(super) async fn release(self) -> Result<Exit, Trouble> {
-        let session = Session::open(&self.session).await?;
+/// Ends a round.
+#[derive(Debug, Args)]
+pub(super) struct ReleaseArgs {
+    #[command(flatten)]
+    round: RoundArgs,
+    /// Nothing was done of the operation that it claimed, which may start again [default: a person decides, or what
+    /// --rerun-if-interrupted said]
+    #[arg(long, env = "FENCEPOST_NOTHING_DONE")]
+    nothing_done: bool,
+}
+
+impl ReleaseArgs {
+    /// Asks and prints.
+    pub(super) async fn run(self) -> Result<Exit, Trouble> {
+        let session = Session::open(&self.round.session).await?;
         let request = ReleaseRequest {
-            reservation_id: self.reservation,
+            reservation_id: self.round.reservation,
+            nothing_done: self.nothing_done,
         };
         let answer = session
             .answer(session.client().release(session.ask(request)))
             .await?;
         output::answer(
-            self.session.printing.output,
+            self.round.session.printing.output,
             "ReleaseResponse",
             &answer,
             |table| {

@@ -85,6 +85,9 @@ impl Table {
     pub(super) fn reservation(&mut self, reservation: &Reservation) -> &mut Self {
         self.row("reservation", &reservation.reservation_id)
             .row("token", reservation.token.to_string());
+        if reservation.attempt > 0 {
+            self.row("attempt", reservation.attempt.to_string());
+        }
         if let Some(ttl) = &reservation.ttl {
             self.row("ttl", span(ttl));
         }
@@ -112,6 +115,10 @@ impl Table {
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         self.row("identity", identity.join(", "));
+        if snapshot.machine_version > 0 {
+            self.row("machine", format!("version {}", snapshot.machine_version));
+        }
+        self.row("allowed events", snapshot.allowed_events.join(", "));
         let revision = match snapshot.revision {
             0 => "never written".to_owned(),
             revision => revision.to_string(),

@@ -1,102 +1,43 @@
 //! `transition`.
 
-use bytes::Bytes;
 use clap::Args;
-use prost_types::Timestamp;
 
 use super::exit::Exit;
+use super::intent::{IntentArgs, ResultArgs};
 use super::reservation::exit;
 use super::session::{Session, SessionArgs};
 use super::trouble::Trouble;
-use super::values::{self, Source};
 use super::{ResourceArgs, output};
-use crate::proto::v1::{
-    Header, Intent, Move, Result as Stored, TransitionRequest, intent::Content,
-};
+use crate::proto::v1::TransitionRequest;
 
 /// Asks for a move.
 #[derive(Debug, Args)]
 pub(super) struct TransitionArgs {
     #[command(flatten)]
     resource: ResourceArgs,
-    /// The sender's stable key of this business action, equal in every resend
-    #[arg(long, env = "FENCEPOST_OPERATION", value_name = "KEY")]
-    operation: String,
     #[command(flatten)]
-    content: ContentArgs,
-    /// A value that proves that the message belongs to the round in force; may be repeated
-    #[arg(long, env = "FENCEPOST_IDENTITY", value_name = "NAME=VALUE", value_parser = values::pair)]
-    identity: Vec<(String, String)>,
-    /// A state from which the move may start; may be repeated [default: any]
-    #[arg(long, env = "FENCEPOST_FROM", value_name = "STATE")]
-    from: Vec<String>,
-    #[command(flatten)]
-    movement: MoveArgs,
-    /// The reservation_id under which you work
+    intent: IntentArgs,
+    /// The reservation_id under which you work; without --operation, its claim is completed
     #[arg(long, env = "FENCEPOST_RESERVATION", value_name = "ID")]
     reservation: Option<String>,
+    /// Whether the reservation ends with the move: true or false [default: true if it began with the claim that is completed]
+    #[arg(long, env = "FENCEPOST_RELEASE", value_name = "BOOL")]
+    release: Option<bool>,
+    /// Completing the claim of an event: what its effect turned out to be, if not what was intended
+    #[arg(
+        long,
+        env = "FENCEPOST_OUTCOME_EVENT",
+        value_name = "EVENT",
+        requires = "reservation"
+    )]
+    outcome_event: Option<String>,
     #[command(flatten)]
     result: ResultArgs,
-    /// When the sender made the message, such as 2026-01-31T12:00:00Z; older than the retention, it is never run
-    #[arg(long, env = "FENCEPOST_OPERATION_TIME", value_name = "TIME", value_parser = values::moment)]
-    operation_time: Option<Timestamp>,
     /// Only tell what would come of it now; nothing is written
     #[arg(long, env = "FENCEPOST_VALIDATE_ONLY")]
     validate_only: bool,
     #[command(flatten)]
     session: SessionArgs,
-}
-
-/// What the message says. None of them: it has no content.
-#[derive(Debug, Args)]
-#[group(multiple = false)]
-struct ContentArgs {
-    /// What the message says, a JSON text: TEXT, @FILE, or - for standard input
-    #[arg(long, env = "FENCEPOST_JSON", value_name = "TEXT", value_parser = Source::parse)]
-    json: Option<Source>,
-    /// What the message says, any bytes: TEXT, @FILE, or - for standard input
-    #[arg(long, env = "FENCEPOST_RAW", value_name = "TEXT", value_parser = Source::parse)]
-    raw: Option<Source>,
-    /// Your own digest of what the message says, 16 to 64 bytes
-    #[arg(long, env = "FENCEPOST_DIGEST", value_name = "HEX", value_parser = values::hex)]
-    digest: Option<Bytes>,
-}
-
-/// Where it leads: one of --to, --stay and --once.
-#[derive(Debug, Args)]
-struct MoveArgs {
-    /// The state it leads to
-    #[arg(long, env = "FENCEPOST_TO", value_name = "STATE")]
-    to: Option<String>,
-    /// Judge the state, and leave it as it is
-    #[arg(long, env = "FENCEPOST_STAY")]
-    stay: bool,
-    /// Judge no state and change none: record the operation, once
-    #[arg(long, env = "FENCEPOST_ONCE")]
-    once: bool,
-    /// The state that a resource without one is taken to be in
-    #[arg(long, env = "FENCEPOST_INITIAL", value_name = "STATE")]
-    initial: Option<String>,
-    /// An identity value that begins with this move; may be repeated
-    #[arg(long, env = "FENCEPOST_SET", value_name = "NAME=VALUE", value_parser = values::pair)]
-    set: Vec<(String, String)>,
-}
-
-/// What to store and to replay. None of them: done and empty.
-#[derive(Debug, Args)]
-struct ResultArgs {
-    /// Body of the result: TEXT, @FILE, or - for standard input
-    #[arg(long, env = "FENCEPOST_RESULT", value_name = "TEXT", value_parser = Source::parse)]
-    result: Option<Source>,
-    /// Outward code of the result, such as an HTTP status
-    #[arg(long, env = "FENCEPOST_RESULT_CODE", value_name = "N")]
-    result_code: Option<i32>,
-    /// Content type of the result
-    #[arg(long, env = "FENCEPOST_RESULT_TYPE", value_name = "TYPE")]
-    result_type: Option<String>,
-    /// Header of the result; may be repeated
-    #[arg(long, env = "FENCEPOST_RESULT_HEADER", value_name = "NAME:VALUE", value_parser = values::header)]
-    result_header: Vec<Header>,
 }
 
 impl TransitionArgs {
@@ -118,107 +59,37 @@ impl TransitionArgs {
     }
 
     fn request(self) -> Result<TransitionRequest, Trouble> {
-        if self.content.reads_stdin() && self.result.result == Some(Source::Stdin) {
+        if self.intent.reads_stdin() && self.result.reads_stdin() {
             return Err(Trouble::usage(
                 "the content and --result both name standard input; give one of them as @FILE",
             ));
         }
-        let intent = Intent {
-            operation_id: self.operation,
-            identity: values::unique("--identity", &self.identity)?,
-            content: Some(self.content.read()?),
-            from_states: self.from,
-            r#move: self.movement.read()?,
-            operation_time: self.operation_time,
-        };
+        let intent = self.intent.read(false)?;
+        if intent.is_none() && self.reservation.is_none() {
+            return Err(Trouble::usage(
+                "what is to be done? Give --operation KEY, or --reservation ID to complete the claim that it carries",
+            ));
+        }
         Ok(TransitionRequest {
             resource: Some(self.resource.into()),
-            intent: Some(intent),
+            intent,
             reservation_id: self.reservation.unwrap_or_default(),
             result: self.result.read()?,
             validate_only: self.validate_only,
+            release: self.release,
+            outcome_event: self.outcome_event.unwrap_or_default(),
         })
-    }
-}
-
-impl ContentArgs {
-    fn reads_stdin(&self) -> bool {
-        [&self.json, &self.raw].contains(&&Some(Source::Stdin))
-    }
-
-    fn read(self) -> Result<Content, Trouble> {
-        if let Some(json) = self.json {
-            return Ok(Content::Json(json.read()?));
-        }
-        if let Some(digest) = self.digest {
-            return Ok(Content::Digest(digest));
-        }
-        let raw = self
-            .raw
-            .map_or_else(|| Ok(Bytes::new()), |raw| raw.read())?;
-        Ok(Content::Raw(raw))
-    }
-}
-
-impl MoveArgs {
-    fn read(self) -> Result<Option<Move>, Trouble> {
-        let said = [self.to.is_some(), self.stay, self.once];
-        if said.into_iter().filter(|said| *said).count() > 1 {
-            return Err(Trouble::usage(
-                "--to, --stay and --once exclude each other; give one of them",
-            ));
-        }
-        let goes = self.stay || self.to.is_some();
-        if self.once {
-            if self.initial.is_some() || !self.set.is_empty() {
-                return Err(Trouble::usage(
-                    "--once changes nothing, so --initial and --set cannot go with it; use --to or --stay",
-                ));
-            }
-            return Ok(None);
-        }
-        if !goes {
-            // A forgotten --to would use up the operation: the real move would then be taken for a repetition.
-            return Err(Trouble::usage(
-                "where does it lead? Give --to STATE, --stay (judge the state and leave it), or --once (judge no \
-                 state; record the operation)",
-            ));
-        }
-        Ok(Some(Move {
-            to_state: self.to.unwrap_or_default(),
-            initial_state: self.initial.unwrap_or_default(),
-            sets: values::unique("--set", &self.set)?,
-        }))
-    }
-}
-
-impl ResultArgs {
-    fn read(self) -> Result<Option<Stored>, Trouble> {
-        let absent = self.result.is_none()
-            && self.result_code.is_none()
-            && self.result_type.is_none()
-            && self.result_header.is_empty();
-        if absent {
-            return Ok(None);
-        }
-        Ok(Some(Stored {
-            // The sidecar makes it; what this command sends is in memory of one machine.
-            sha256: Bytes::new(),
-            body: self
-                .result
-                .map_or_else(|| Ok(Bytes::new()), |body| body.read())?,
-            code: self.result_code.unwrap_or_default(),
-            content_type: self.result_type.unwrap_or_default(),
-            headers: self.result_header,
-        }))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use clap::Parser;
 
     use super::*;
+    use crate::proto::v1::Move;
+    use crate::proto::v1::intent::Content;
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -275,6 +146,32 @@ mod tests {
     }
 
     #[test]
+    fn an_event_goes_without_a_move() {
+        let intent = request("--event pay --identity try=p1 --from pending").unwrap();
+        let intent = intent.intent.unwrap();
+        assert_eq!((&*intent.event, intent.r#move), ("pay", None));
+        assert_eq!(intent.from_states, ["pending"]);
+    }
+
+    #[test]
+    fn a_reservation_alone_completes_its_claim() {
+        let line = "transition order 1 --reservation r --result ok --release false";
+        let args = Line::try_parse_from(line.split(' ')).unwrap().args;
+        let asked = args.request().unwrap();
+        assert_eq!((asked.intent, asked.release), (None, Some(false)));
+        assert_eq!(asked.reservation_id, "r");
+        for line in [
+            "transition order 1",
+            "transition order 1 --to paid --reservation r",
+        ] {
+            let args = Line::try_parse_from(line.split(' ')).unwrap().args;
+            let told = args.request().unwrap_err();
+            assert_eq!(told.exit, Exit::Usage, "{line}");
+            assert!(told.message.contains("--operation"), "{}", told.message);
+        }
+    }
+
+    #[test]
     fn staying_is_a_move_and_an_empty_result_is_a_result() {
         let asked = request("--from paid --stay --result-code 204").unwrap();
         assert_eq!(asked.intent.unwrap().r#move, Some(Move::default()));
@@ -291,6 +188,11 @@ mod tests {
             "--initial new",
             "--json - --result -",
             "--stay --set a=1 --set a=2",
+            "--event pay --to paid",
+            "--event pay --stay",
+            "--event pay --once",
+            "--event pay --set a=1",
+            "--event pay --initial new",
         ] {
             assert_eq!(request(line).unwrap_err().exit, Exit::Usage, "{line}");
         }

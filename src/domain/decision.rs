@@ -1,10 +1,13 @@
 //! The answer of every call that judges.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::ids::{
-    Holder, IdentityName, IdentityValue, OperationId, ReservationId, ResourceId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, OperationId, ReservationId, ResourceId,
+    StateName,
 };
+use super::machine::MachineVersion;
 use super::outcome::StoredResult;
 use super::request::Ttl;
 use super::token::{FencingToken, Revision};
@@ -33,8 +36,12 @@ pub enum Verdict {
     Applied,
     /// Done before.
     Replayed,
+    /// Another request's claim of the operation is live.
+    InProgress,
     /// Another round holds the resource.
     Busy,
+    /// A claim died without a result, and a person decides.
+    Interrupted,
     /// Same operation, other content.
     Conflict,
     /// This move was made already.
@@ -59,7 +66,7 @@ impl Verdict {
             Self::Applied | Self::Replayed | Self::Superseded | Self::OtherRound => {
                 Advice::Acknowledge
             }
-            Self::Busy | Self::TooEarly => Advice::Retry,
+            Self::InProgress | Self::Busy | Self::Interrupted | Self::TooEarly => Advice::Retry,
             Self::Conflict | Self::Rejected | Self::Expired => Advice::Refuse,
             Self::Fenced => Advice::Abandon,
         }
@@ -144,6 +151,36 @@ pub enum Rule {
     TooOld,
     /// The resource was forgotten, and must not come back.
     Forgotten,
+    /// No state that allows the event can come any more.
+    CannotCome,
+    /// The machine's file says what becomes of the event in this state.
+    AsSaid,
+    /// An identity value was never in force, and can no longer come into force.
+    NeverKnown,
+    /// The same operation as another event.
+    OtherEvent,
+    /// The operation was claimed: its effect may run.
+    Claimed,
+    /// Another request's claim of the operation is live.
+    Running,
+    /// Another operation is claimed, and comes first.
+    ClaimOpen,
+    /// The claim ended without a result, and a person decides.
+    ClaimDied,
+    /// The claim ended without a result; the operation may run again under a claim.
+    NeedsClaim,
+    /// Another operation was interrupted, and comes first.
+    OtherInterrupted,
+    /// A person resolved the operation now.
+    Resolved,
+    /// A person had it refused: it must never be run.
+    Voided,
+    /// The operation was finished before a person resolved it.
+    Finished,
+    /// There is no such operation that was claimed.
+    NeverClaimed,
+    /// It is another attempt than the person looked into.
+    OtherAttempt,
 }
 
 /// Writes each stable name once, for both directions; a rule without a name does not compile.
@@ -197,6 +234,21 @@ rule_names! {
     NoState => "NO_STATE",
     TooOld => "TOO_OLD",
     Forgotten => "FORGOTTEN",
+    CannotCome => "CANNOT_COME",
+    AsSaid => "AS_SAID",
+    NeverKnown => "NEVER_KNOWN",
+    OtherEvent => "OTHER_EVENT",
+    Claimed => "CLAIMED",
+    Running => "RUNNING",
+    ClaimOpen => "CLAIM_OPEN",
+    ClaimDied => "CLAIM_DIED",
+    NeedsClaim => "NEEDS_CLAIM",
+    OtherInterrupted => "OTHER_INTERRUPTED",
+    Resolved => "RESOLVED",
+    Voided => "VOIDED",
+    Finished => "FINISHED",
+    NeverClaimed => "NEVER_CLAIMED",
+    OtherAttempt => "OTHER_ATTEMPT",
 }
 
 /// Names an incident; the same finding always has the same.
@@ -206,8 +258,12 @@ pub struct IncidentId(pub String);
 /// A judgement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What was found; the advice follows from it.
+    /// What was found; the advice follows from it,
     pub verdict: Verdict,
+    /// unless the machine knows better what its sender makes of an answer.
+    pub advice_instead: Option<Advice>,
+    /// The event that was judged, where the request does not say it: the completing of a claim by its round alone.
+    pub event: Option<EventName>,
     /// Who decided.
     pub layer: Layer,
     /// Why, exactly.
@@ -226,7 +282,7 @@ pub struct Decision {
     pub expected: Vec<StateName>,
     /// JSON Pointers to the fields that differ from those of the first content.
     pub differing: Vec<String>,
-    /// With APPLIED: another operation on this resource did the same with the same content, so the key may be too narrow.
+    /// With APPLIED, or GRANTED to a claim: another operation on this resource did the same with the same content, so the key may be too narrow.
     pub same_content_as: Option<OperationId>,
     /// In a repeated answer: when it was first decided, in milliseconds since 1970.
     pub first_time_ms: Option<u64>,
@@ -237,7 +293,7 @@ pub struct Decision {
 impl Decision {
     /// What the caller should do.
     pub fn advice(&self) -> Advice {
-        self.verdict.advice()
+        self.advice_instead.unwrap_or_else(|| self.verdict.advice())
     }
 }
 
@@ -254,6 +310,10 @@ pub struct Snapshot {
     pub live: Option<LiveRound>,
     /// Last change; `None`: never written.
     pub revision: Option<Revision>,
+    /// The version of the machine whose names this speaks in, if there is one.
+    pub machine: Option<MachineVersion>,
+    /// The events that the state allows. Told to those who ask for nothing else; else empty.
+    pub allowed: Arc<[EventName]>,
 }
 
 /// A live reservation as others see it.
@@ -278,4 +338,6 @@ pub struct Grant {
     pub ttl: Ttl,
     /// How long it is certain, from the caller's own clock as read before the call.
     pub safe_for: Duration,
+    /// Which attempt at its operation it is for. 0: it carries no claim.
+    pub attempt: u32,
 }

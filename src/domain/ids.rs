@@ -22,6 +22,8 @@ pub const OPERATION_ID_BYTES_MAX: usize = 256;
 pub const IDENTITY_VALUE_BYTES_MAX: usize = 256;
 /// Longest holder name, in bytes.
 pub const HOLDER_BYTES_MAX: usize = 256;
+/// Longest reason that a person gives, in bytes.
+pub const REASON_BYTES_MAX: usize = 1024;
 /// Longest reservation id as text, in bytes: base64 of the longest resource and a nonce, and a little.
 const RESERVATION_ID_BYTES_MAX: usize = 1024;
 /// Separates the parts inside a reservation id. Neither a kind nor an id may contain it.
@@ -142,6 +144,17 @@ text_newtype!(
     /// Who holds a reservation, for people. Never compared.
     Holder,
     |text| free_text(text, HOLDER_BYTES_MAX)
+);
+text_newtype!(
+    /// Why a person decided what they did, in their own words.
+    Reason,
+    |text| {
+        let parsed = free_text(text, REASON_BYTES_MAX)?;
+        if parsed.trim().is_empty() {
+            return Err(Invalid::new("is required: say in a few words what was found and done"));
+        }
+        Ok(parsed)
+    }
 );
 
 /// What is coordinated. No two ids collide and none contains another: both parts are compared whole.

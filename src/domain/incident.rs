@@ -11,11 +11,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::decision::{IncidentId, Rule, Verdict};
 use super::digest::ContentDigest;
-use super::ids::{Holder, Kind, Nonce, OperationId, ResourceId, StateName};
+use super::ids::{Holder, Kind, Nonce, OperationId, Reason, ResourceId, StateName};
 use super::outcome::StoredResult;
 use super::retention::StoreTime;
 
-pub use closing::{Closing, REASON_BYTES_MAX, Reason};
+pub use closing::Closing;
 pub use codes::{verdict_code, verdict_from_code};
 
 /// How many bytes of a hash name an incident.
@@ -34,8 +34,8 @@ pub struct Incident {
     pub id: IncidentId,
     /// Of which resource.
     pub resource: ResourceId,
-    /// Which operation.
-    pub operation: OperationId,
+    /// Which operation. `None`: a result came without naming one, of a round too old to tell.
+    pub operation: Option<OperationId>,
     /// What was found.
     pub verdict: Verdict,
     /// Why, exactly.
@@ -46,8 +46,8 @@ pub struct Incident {
     pub time_ms: u64,
     /// What was stored first.
     pub first_digest: Option<ContentDigest>,
-    /// What came when it was found first.
-    pub digest: ContentDigest,
+    /// What came when it was found first. `None`: the request named only its round, and what that claimed is forgotten.
+    pub digest: Option<ContentDigest>,
     /// The results that refused requests carried. As it is raised, that of the one request at most.
     pub evidence: Vec<Evidence>,
     /// How many further results there are that are not shown here.
@@ -70,15 +70,15 @@ pub struct Incident {
     pub expiry: Option<StoreTime>,
 }
 
-/// A result that was not taken: the effect may have run.
+/// A result that was not taken, or an empty one for a claim that died without any: the effect may have run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
     /// What the effect said.
     pub result: StoredResult,
     /// The round that brought it.
     pub round: Option<Nonce>,
-    /// The content of the request that brought it.
-    pub digest: ContentDigest,
+    /// The content of the request that brought it. `None`: that named only its round.
+    pub digest: Option<ContentDigest>,
     /// Who sent it.
     pub sender: Option<Holder>,
     /// When it came, in milliseconds since 1970.
@@ -110,22 +110,22 @@ pub struct Sighting {
     pub times: u32,
     /// When the last of them came, in milliseconds since 1970.
     pub last_ms: u64,
-    /// What it said.
-    pub digest: ContentDigest,
+    /// What it said, if it said anything.
+    pub digest: Option<ContentDigest>,
 }
 
 impl Incident {
     /// The id of a finding.
     pub fn id_of(
         resource: &ResourceId,
-        operation: &OperationId,
+        operation: Option<&OperationId>,
         verdict: Verdict,
         rule: Rule,
     ) -> IncidentId {
         let digest = hash_of(&[
             resource.kind().as_str().as_bytes(),
             resource.id().as_bytes(),
-            operation.as_str().as_bytes(),
+            operation.map_or(&[], |operation| operation.as_str().as_bytes()),
             &[verdict_code(verdict)],
             rule.as_str().as_bytes(),
         ]);
@@ -193,11 +193,14 @@ impl Incident {
     pub fn count(&mut self, sighting: &Sighting) {
         self.again = self.again.saturating_add(sighting.times);
         self.last_ms = self.last_ms.max(sighting.last_ms);
-        let last = self.last_digest.as_ref().unwrap_or(&self.digest);
-        if *last != sighting.digest && self.digest != sighting.digest {
+        let Some(digest) = &sighting.digest else {
+            return;
+        };
+        let another = self.digest.as_ref() != Some(digest);
+        if another && self.last_digest.as_ref() != Some(digest) {
             self.closing = None;
         }
-        self.last_digest = (sighting.digest != self.digest).then(|| sighting.digest.clone());
+        self.last_digest = another.then(|| digest.clone());
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is decided, as pure functions: no runtime, no network, no clock.
 
+pub mod claim;
 pub mod decision;
 pub mod digest;
 pub mod ids;

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest as _, Sha256};
 
+use super::claim::{OpenOperation, PastClaim, Resolution};
 use super::decision::{Rule, Verdict};
 use super::digest::{ContentDigest, FieldHashes};
 use super::ids::{
-    Holder, IdentityName, IdentityValue, Mark, Nonce, OperationId, RequestId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, Mark, Nonce, OperationId, RequestId, StateName,
 };
+use super::machine::MachineVersion;
 use super::outcome::StoredResult;
 use super::request::Ttl;
 use super::retention::StoreTime;
@@ -64,6 +66,10 @@ pub struct Record {
     pub past_rounds: Vec<PastRound>,
     /// Finished operations kept inline, oldest first.
     pub operations: Vec<Operation>,
+    /// Operations that were claimed and are not finished, oldest first. They never leave the record.
+    pub open: Vec<OpenOperation>,
+    /// Rounds before the last one that claimed an operation, oldest first.
+    pub past_claims: Vec<PastClaim>,
     /// How many finished operations live in keys of their own. While it is above 0, an operation that is not inline may
     /// still have been done.
     pub spilled: u64,
@@ -71,6 +77,8 @@ pub struct Record {
     pub touched: Option<StoreTime>,
     /// When its state and its history were forgotten. What is left keeps late messages from beginning it anew.
     pub forgotten: Option<StoreTime>,
+    /// The version of the machine whose names it speaks in. `None`: no machine has judged it yet.
+    pub machine: Option<MachineVersion>,
 }
 
 /// A stay in a state, the last one.
@@ -85,11 +93,11 @@ pub struct Visit {
 }
 
 /// An identity value and those that it replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedValue {
-    /// In force.
-    pub current: IdentityValue,
-    /// Known to be replaced, oldest first.
+    /// In force; `None`: it was cleared.
+    pub current: Option<IdentityValue>,
+    /// Known to be replaced or cleared, oldest first.
     pub replaced: Vec<ValueHash>,
 }
 
@@ -112,6 +120,10 @@ pub struct Round {
     pub granted: Option<Revision>,
     /// How it ended. `None`: its reservation key decides.
     pub over: Option<RoundEnd>,
+    /// The operation that it claimed last.
+    pub claimed: Option<OperationId>,
+    /// How many operations it has claimed. With more than one, only the operation's name tells which is meant.
+    pub claims: u32,
 }
 
 impl Round {
@@ -169,15 +181,28 @@ pub struct Operation {
     pub expected: Vec<StateName>,
     /// Incidents already raised about it.
     pub raised: Raised,
+    /// What a person last said of it.
+    pub resolved: Option<Box<Resolution>>,
     /// By these a later content under the same key is told which of its fields differ. The salt is `mark`.
     pub fields: FieldHashes,
     /// Until when it is replayable. `None`: for good.
     pub expiry: Option<StoreTime>,
     /// How often it was delivered.
     pub deliveries: Deliveries,
+    /// The event that it was, if a machine judged it,
+    pub event: Option<EventName>,
+    /// and the version of that machine.
+    pub machine: Option<MachineVersion>,
+    /// Whether its sender, refused, would send again for ever: then it is told that the matter is settled.
+    pub keeps_retrying: bool,
 }
 
 impl Operation {
+    /// The event and the version that it was judged by, if a machine did.
+    pub fn judged_as(&self) -> Option<(&EventName, MachineVersion)> {
+        self.event.as_ref().zip(self.machine)
+    }
+
     /// Whether its time has come: what is remembered of it no longer counts, only what is still stored.
     pub fn expired(&self, now: StoreTime) -> bool {
         self.expiry.is_some_and(|end| end.has_come(now))
@@ -231,6 +256,8 @@ impl Raised {
     pub const CONFLICT: Self = Self(1);
     /// Its own refusal was reported.
     pub const REFUSAL: Self = Self(2);
+    /// Its last attempt died, and a person decides.
+    pub const INTERRUPTED: Self = Self(1 << 8);
 
     /// From a stored record.
     pub fn from_bits(bits: u32) -> Self {
@@ -245,6 +272,11 @@ impl Raised {
     /// Whether all of `other` were raised.
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Without any of `other`.
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// Both together.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::claim::Finding;
 use super::digest::{Beside, ContentDigest, FieldHashes};
 use super::ids::{
-    Holder, IdentityName, IdentityValue, Mark, OperationId, RequestId, ReservationId, ResourceId,
-    StateName,
+    EventName, Holder, IdentityName, IdentityValue, Mark, OperationId, Reason, RequestId,
+    ReservationId, ResourceId, StateName,
 };
 use super::invalid::Invalid;
 use super::outcome::StoredResult;
@@ -87,22 +88,26 @@ impl Ttl {
 pub type Identity = BTreeMap<IdentityName, IdentityValue>;
 
 /// What a message asks for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
     /// The sender's stable key.
     pub operation: OperationId,
-    /// Must match what the resource has.
+    /// What has happened, in the words of the kind's machine; excludes `movement`.
+    pub event: Option<EventName>,
+    /// Must match what the resource has, but for what the event sets.
     pub identity: Identity,
     /// Tells the same content from another.
     pub digest: ContentDigest,
     /// What else is known of the content.
     pub beside: Beside,
-    /// Where the move may start; empty: anywhere.
+    /// Where the move may start; empty: anywhere, or wherever the event may.
     pub from: Vec<StateName>,
-    /// Where it leads; `None`: run once, no state judged.
+    /// Where it leads; `None` without an event: run once, no state judged.
     pub movement: Option<Move>,
     /// When the sender made it, in milliseconds since 1970, if it says so.
     pub made_ms: Option<u64>,
+    /// What becomes of it if a claim of it dies.
+    pub interrupted: Interrupted,
 }
 
 impl Intent {
@@ -117,8 +122,18 @@ impl Intent {
     }
 }
 
+/// What becomes of an operation whose claim died without a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Interrupted {
+    /// A person decides.
+    #[default]
+    Ask,
+    /// It may run again, a few times.
+    Rerun,
+}
+
 /// Where an intent leads.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Move {
     /// `None`: the state stays.
     pub to: Option<StateName>,
@@ -139,6 +154,10 @@ pub struct Transition {
     pub reservation: Option<ReservationId>,
     /// What to store if the move is applied.
     pub result: Option<StoredResult>,
+    /// What becomes of the round if the move is applied. `None`: one that began with the claim ends, any other stays.
+    pub afterwards: Option<Afterwards>,
+    /// Completing the claim of an event: what its effect turned out to be, if not what was intended.
+    pub outcome: Option<EventName>,
     /// Who sends it, for people.
     pub sender: Option<Holder>,
     /// Whether it is only asked what would become of it.
@@ -173,7 +192,33 @@ impl From<OperationId> for Lookup {
     }
 }
 
-/// Asks for a reservation.
+/// Completes the operation that a round has claimed.
+#[derive(Clone, Debug)]
+pub struct Complete {
+    /// The round.
+    pub reservation: ReservationId,
+    /// What to store. `None`: done and empty.
+    pub result: Option<StoredResult>,
+    /// As in [`Transition`].
+    pub afterwards: Option<Afterwards>,
+    /// As in [`Transition`].
+    pub outcome: Option<EventName>,
+    /// Who sends it, for people.
+    pub sender: Option<Holder>,
+    /// Whether it is only asked what would become of it.
+    pub purpose: Purpose,
+}
+
+/// What becomes of a round when a move was made under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    /// It ends with the move.
+    Ends,
+    /// It stays.
+    Stays,
+}
+
+/// Asks for a reservation; with an intent, for a claim.
 #[derive(Clone, Debug)]
 pub struct Reserve {
     /// What to hold.
@@ -184,6 +229,58 @@ pub struct Reserve {
     pub ttl: Ttl,
     /// For people.
     pub holder: Option<Holder>,
+    /// The operation whose effect is to be run under it. `None`: a plain reservation.
+    pub intent: Option<Box<Intent>>,
+}
+
+/// Asks for a claim on a reservation that the caller has.
+#[derive(Clone, Debug)]
+pub struct Ride {
+    /// The caller's live round.
+    pub reservation: ReservationId,
+    /// Which attempt of the caller this is.
+    pub request: RequestId,
+    /// The operation whose effect is to be run.
+    pub intent: Intent,
+}
+
+/// What a released round leaves behind, if it had an open claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nobody knows what was done.
+    Unsaid,
+    /// Nothing was done: the operation may start again.
+    NothingDone,
+}
+
+/// What a person says of an operation that was interrupted.
+#[derive(Clone, Debug)]
+pub struct Resolve {
+    /// Of which resource.
+    pub resource: ResourceId,
+    /// Which operation.
+    pub operation: OperationId,
+    /// What was found out.
+    pub finding: Finding,
+    /// What to store, with [`Finding::Done`].
+    pub result: StoredResult,
+    /// Who says so.
+    pub by: Holder,
+    /// Why.
+    pub reason: Reason,
+    /// The attempt that the person looked into. `None`: whichever is the last.
+    pub attempt: Option<u32>,
+    /// Whether a claim that is still live is ended for it.
+    pub running: Running,
+}
+
+/// What becomes of a claim that is live when a person resolves its operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Running {
+    /// It stays, and nothing is resolved.
+    Spared,
+    /// It is ended.
+    Ended,
 }
 
 /// Asks whether a token is good.

@@ -17,6 +17,7 @@ use super::fault::Fault;
 use super::kept::Kept;
 use super::lane::Shared;
 use super::lanes::Lanes;
+use super::laws::Laws;
 use super::leases::Leases;
 use super::narrow_keys::NarrowKeys;
 use super::reader::Reader;
@@ -30,7 +31,7 @@ use crate::domain::decision::{Decision, Grant, Snapshot};
 use crate::domain::ids::{Nonce, ResourceId};
 pub use crate::domain::judge::OperationState;
 use crate::domain::judge::{Answer, Ask};
-use crate::domain::request::{Fence, Lookup, Transition};
+use crate::domain::request::{Complete, Fence, Lookup, Resolve, Transition};
 use crate::domain::retention::Keeping;
 use crate::store::{Store, StoreError};
 
@@ -120,6 +121,7 @@ impl Engine {
             clock: StoreClock::new(options.clock, options.keeping, store.clock_at_opening()),
             counts: Counts::since(wall_clock_ms()),
             kept_something: AtomicBool::default(),
+            laws: Laws::start(store.clone(), &tasks),
             store,
             kept: Kept::default(),
             trouble: Sparing::default(),
@@ -143,6 +145,20 @@ impl Engine {
         self.check_time("intent.operation_time", ask.intent.made_ms)?;
         let resource = ask.resource.clone();
         let ask = Ask::Transition(Box::new(ask), random_nonce());
+        self.ask_within(&resource, ask, caller).await.map(judged)
+    }
+
+    /// Completes the operation that a round has claimed.
+    pub async fn complete(&self, ask: Complete, caller: Caller) -> Result<Decision, Fault> {
+        let resource = ask.reservation.resource().clone();
+        let ask = Ask::Complete(Box::new(ask), random_nonce());
+        self.ask_within(&resource, ask, caller).await.map(judged)
+    }
+
+    /// Stores what a person found out about an operation.
+    pub async fn resolve(&self, ask: Resolve, caller: Caller) -> Result<Decision, Fault> {
+        let resource = ask.resource.clone();
+        let ask = Ask::Resolve(Box::new(ask), random_nonce());
         self.ask_within(&resource, ask, caller).await.map(judged)
     }
 
@@ -202,7 +218,7 @@ impl Engine {
     }
 
     /// Refuses a time out of the future: taken at its word it would never be too old.
-    fn check_time(&self, field: &str, made_ms: Option<u64>) -> Result<(), Fault> {
+    pub(super) fn check_time(&self, field: &str, made_ms: Option<u64>) -> Result<(), Fault> {
         if made_ms.is_some_and(|made| self.shared.clock.when().too_far_ahead(made)) {
             return Err(Fault::InvalidField {
                 field: field.to_owned(),
@@ -212,6 +228,16 @@ impl Engine {
             });
         }
         Ok(())
+    }
+
+    /// Waits for what only asks, at most until the caller's deadline.
+    pub(super) async fn question<T>(
+        &self,
+        caller: Caller,
+        asking: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        self.admit(caller)?;
+        within(caller.deadline, &Progress::default(), asking).await
     }
 
     /// Refuses new work and waits for what is under way, at most until the limit. Reservations are left alone: they belong
@@ -298,7 +324,7 @@ impl Engine {
 
 pub(super) fn judged(answer: Answer) -> Decision {
     match answer {
-        Answer::Judged(decision) | Answer::Held(decision, _) | Answer::Ended(decision, _) => {
+        Answer::Judged(decision) | Answer::Held(decision, _) | Answer::Ended(decision, ..) => {
             decision
         }
         Answer::Known(..) | Answer::Snapshot(_) | Answer::Swept => {

@@ -8,13 +8,15 @@ use crate::domain::decision::{Decision, Grant, Layer, Rule, Verdict};
 use crate::domain::ids::{Nonce, ReservationId, ResourceId};
 use crate::domain::judge::{Answer, Ask, HeldRound};
 use crate::domain::record::LeaseId;
-use crate::domain::request::Reserve;
+use crate::domain::request::{Left, Reserve, Ride};
 use crate::store::StoreError;
 
 impl Engine {
     /// Takes a resource.
     pub async fn reserve(&self, ask: Reserve, caller: Caller) -> Result<Reserved, Fault> {
         self.admit(caller)?;
+        let made_ms = ask.intent.as_ref().and_then(|intent| intent.made_ms);
+        self.check_time("intent.operation_time", made_ms)?;
         let progress = Progress::default();
         let engine = self.clone();
         let sent = progress.clone();
@@ -23,7 +25,7 @@ impl Engine {
             let lease = engine.shared.leases.take(ask.ttl).await?;
             let ask = Ask::Reserve(ask, random_nonce(), lease);
             match engine.ask(&resource, ask, sent.clone()).await? {
-                Answer::Held(decision, held) if decision.rule == Rule::WasFree => {
+                Answer::Held(decision, held) if began_now(&decision) => {
                     // Absent: the lease was given up meanwhile, so nothing is known of its end.
                     let bound = engine.shared.leases.granted(held.nonce, held.lease);
                     Ok(granted(
@@ -44,6 +46,36 @@ impl Engine {
                             caller,
                             &sent,
                         )
+                        .await
+                }
+                other @ (Answer::Judged(_)
+                | Answer::Ended(..)
+                | Answer::Known(..)
+                | Answer::Snapshot(_)
+                | Answer::Swept) => Ok(Reserved {
+                    decision: judged(other),
+                    grant: None,
+                }),
+            }
+        };
+        self.finish(caller, &progress, work).await
+    }
+
+    /// Claims an operation on a round that the caller has; that is a renewal of the round too.
+    pub async fn ride(&self, ask: Ride, caller: Caller) -> Result<Reserved, Fault> {
+        self.admit(caller)?;
+        self.check_time("intent.operation_time", ask.intent.made_ms)?;
+        let progress = Progress::default();
+        let engine = self.clone();
+        let sent = progress.clone();
+        let work = async move {
+            let resource = ask.reservation.resource().clone();
+            let ask = Ask::Ride(Box::new(ask), random_nonce());
+            match engine.ask(&resource, ask, sent.clone()).await? {
+                Answer::Held(decision, held) => {
+                    let first = Some(decision);
+                    engine
+                        .prolong(resource, held.nonce, held.lease, first, caller, &sent)
                         .await
                 }
                 other @ (Answer::Judged(_)
@@ -101,10 +133,11 @@ impl Engine {
         self.finish(caller, &progress, work).await
     }
 
-    /// Ends a reservation.
+    /// Ends a reservation, and says what it leaves behind.
     pub async fn release(
         &self,
         reservation: ReservationId,
+        left: Left,
         caller: Caller,
     ) -> Result<Decision, Fault> {
         self.admit(caller)?;
@@ -113,14 +146,8 @@ impl Engine {
         let sent = progress.clone();
         let work = async move {
             let resource = reservation.resource().clone();
-            let round = reservation.round();
-            let answer = engine
-                .ask(&resource, Ask::Release(reservation, random_nonce()), sent)
-                .await?;
-            if let Answer::Ended(_, lease) = &answer {
-                engine.shared.leases.released(round, *lease);
-            }
-            Ok(judged(answer))
+            let ask = Ask::Release(reservation, left, random_nonce());
+            engine.ask(&resource, ask, sent).await.map(judged)
         };
         self.finish(caller, &progress, work).await
     }
@@ -176,6 +203,11 @@ impl Engine {
     }
 }
 
+/// Whether the answer's round began with the commit that it belongs to.
+fn began_now(decision: &Decision) -> bool {
+    matches!(decision.rule, Rule::WasFree | Rule::Claimed)
+}
+
 /// The lease may have been renewed; the caller counts on nothing, and may ask again.
 fn unknown() -> Fault {
     Fault::UnknownOutcome {
@@ -190,6 +222,11 @@ fn after_keepalive(fault: Fault) -> Fault {
             unknown()
         }
         Fault::InvalidField { .. }
+        | Fault::UnknownKind { .. }
+        | Fault::UnknownEvent { .. }
+        | Fault::NoSuchMachine { .. }
+        | Fault::MachineMismatch { .. }
+        | Fault::MachineChanged { .. }
         | Fault::LimitMet { .. }
         | Fault::NoSuchIncident
         | Fault::DeadlinePassed
@@ -227,6 +264,7 @@ fn granted(
         token: held.token,
         ttl: held.ttl,
         safe_for,
+        attempt: held.attempt,
     };
     Reserved {
         decision,

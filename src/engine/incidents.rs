@@ -5,8 +5,8 @@ use super::facade::{Caller, Engine, question_failed};
 use super::fault::Fault;
 use super::ticket::{Progress, UNKNOWN_RETRY, within};
 use crate::domain::decision::IncidentId;
-use crate::domain::ids::Holder;
-use crate::domain::incident::{Incident, IncidentFilter, Reason};
+use crate::domain::ids::{Holder, Reason};
+use crate::domain::incident::{Incident, IncidentFilter};
 use crate::store::{IncidentPage, StoreError};
 
 impl Engine {

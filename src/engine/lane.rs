@@ -4,12 +4,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::committer::Committer;
 use super::counts::Counts;
 use super::fault::Fault;
 use super::kept::{Kept, KeptHere};
+use super::laws::Laws;
 use super::leases::Leases;
 use super::narrow_keys::NarrowKeys;
 use super::reader::Reader;
@@ -19,10 +20,9 @@ use super::store_clock::StoreClock;
 use super::tally::Tally;
 use super::tasks::Tasks;
 use super::ticket::Ticket;
-use crate::domain::decision::IncidentId;
+use crate::domain::decision::{IncidentId, Rule};
 use crate::domain::ids::ResourceId;
 use crate::domain::judge::{Answer, Ask, FOLD_REQUESTS_MAX, Standing};
-use crate::domain::request::Purpose;
 use crate::domain::token::Timeline;
 use crate::store::Store;
 
@@ -38,6 +38,7 @@ pub(super) struct Shared {
     pub(super) committer: Committer,
     pub(super) reader: Reader,
     pub(super) leases: Leases,
+    pub(super) laws: Laws,
     pub(super) tasks: Tasks,
     /// When it is, for what is kept for a time.
     pub(super) clock: StoreClock,
@@ -71,12 +72,14 @@ pub(super) enum Enqueued {
 impl Shared {
     /// Answers a request, and gives back the lease that it brought along if that is certainly unused.
     pub(super) fn answer(&self, ticket: Ticket, answer: Result<Answer, Fault>) {
-        if let (Ask::Transition(ask, _), Ok(Answer::Judged(decision))) = (&ticket.ask, &answer)
-            && ask.purpose == Purpose::Commit
+        if let Some(resource) = ticket.ask.delivered()
+            && let Some(decision) = answer.as_ref().ok().and_then(Answer::judgement)
         {
-            let no_event: Arc<str> = Arc::default();
-            self.counts
-                .judged(ask.resource.kind(), &no_event, decision.verdict);
+            let named = ticket.ask.message();
+            let named = named.and_then(|(_, intent)| intent.event.as_ref());
+            // One that completes a claim by its round alone does not say what the claim was for.
+            let event = named.or(decision.event.as_ref());
+            self.counts.judged(resource.kind(), event, decision.verdict);
         }
         if let Ask::Reserve(_, _, lease) = &ticket.ask {
             match &answer {
@@ -85,22 +88,30 @@ impl Shared {
                 Ok(_) | Err(_) => self.leases.put_back(*lease),
             }
         }
+        if let Ok(Answer::Ended(_, round, lease)) = &answer {
+            self.leases.released(*round, *lease);
+        }
         ticket.answer(answer);
     }
 
     /// Gives a judgement, and counts what a person may want to know of it. `raised`: incidents that were found first by the
     /// commit of this judgement; each is taken out once it was told.
     pub(super) fn tell(&self, ticket: Ticket, answer: Answer, raised: &mut Vec<IncidentId>) {
-        if let (Ask::Transition(ask, _), Answer::Judged(decision)) = (&ticket.ask, &answer) {
+        if let Some(decision) = answer.judgement() {
+            let message = ticket.ask.message();
             if let Some(id) = &decision.incident {
                 match raised.iter().position(|new| new == id) {
                     Some(at) => drop(raised.swap_remove(at)),
-                    None => self.tally.note(id, &ask.intent.digest),
+                    // What waits for another operation says nothing of that one.
+                    None if decision.rule == Rule::OtherInterrupted => self.tally.note(id, None),
+                    None => self
+                        .tally
+                        .note(id, message.map(|(_, intent)| &intent.digest)),
                 }
             }
-            if let Some(earlier) = &decision.same_content_as {
-                let operation = &ask.intent.operation;
-                self.narrow_keys.note(&ask.resource, operation, earlier);
+            if let (Some((resource, intent)), Some(earlier)) = (message, &decision.same_content_as)
+            {
+                self.narrow_keys.note(resource, &intent.operation, earlier);
             }
         }
         self.answer(ticket, Ok(answer));

@@ -47,12 +47,12 @@ impl Tally {
     }
 
     /// Counts a delivery that found an incident again.
-    pub(super) fn note(&self, id: &IncidentId, digest: &ContentDigest) {
+    pub(super) fn note(&self, id: &IncidentId, digest: Option<&ContentDigest>) {
         let last_ms = wall_clock_ms();
         let sighting = Sighting {
             times: 1,
             last_ms,
-            digest: digest.clone(),
+            digest: digest.cloned(),
         };
         self.add(id.clone(), sighting);
         self.bell.notify_one();
@@ -64,7 +64,7 @@ impl Tally {
             known.times = known.times.saturating_add(sighting.times);
             if known.last_ms <= sighting.last_ms {
                 known.last_ms = sighting.last_ms;
-                known.digest = sighting.digest;
+                known.digest = sighting.digest.or(known.digest.take());
             }
             return;
         }

@@ -3,11 +3,13 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::engine::{Engine, Fault};
+use crate::domain::ids::{EventName, Kind};
+use crate::engine::{Counted, Engine, Fault};
 use crate::proto::v1 as pb;
 
+use super::convert::ask::{Moving, Reserving};
 use super::convert::page::Page;
-use super::convert::{answer, ask, counts, incident};
+use super::convert::{answer, ask, counts, incident, machine};
 use super::gate::Origin;
 use super::suspects::Suspects;
 
@@ -47,13 +49,36 @@ impl Calls {
         }
     }
 
+    /// What of a content counts, and how long a claim lasts, as far as is known before a request is judged.
+    fn counting(&self) -> impl FnOnce(&Kind, Option<&EventName>) -> Counted + Send + 'static {
+        let slot = self.engine.clone();
+        // Without an engine nothing is judged.
+        move |kind, event| {
+            let engine = slot.get();
+            engine.map_or_else(|_| Counted::default(), |engine| engine.counted(kind, event))
+        }
+    }
+
     pub(super) async fn reserve(
         &self,
         request: pb::ReserveRequest,
         origin: &Origin,
     ) -> Result<pb::ReserveResponse, Fault> {
-        let ask = ask::reserve(request, origin.peer.as_str())?;
-        let reserved = self.engine.get()?.reserve(ask, origin.caller).await?;
+        let peer = origin.peer.clone();
+        let slowly = ask::reserve_is_slow(&request);
+        let counted = self.counting();
+        let ask = read(origin, slowly, move || {
+            ask::reserve(request, peer.as_str(), counted)
+        })
+        .await?;
+        if let Some((resource, intent)) = ask.intent() {
+            self.suspects.look_at(resource, intent);
+        }
+        let engine = self.engine.get()?;
+        let reserved = match ask {
+            Reserving::New(ask) => engine.reserve(ask, origin.caller).await?,
+            Reserving::Ride(ask) => engine.ride(*ask, origin.caller).await?,
+        };
         Ok(answer::reserved(reserved))
     }
 
@@ -62,26 +87,21 @@ impl Calls {
         request: pb::TransitionRequest,
         origin: &Origin,
     ) -> Result<pb::TransitionResponse, Fault> {
-        let ask = if ask::digests_slowly(&request) {
-            let turn = Arc::clone(&origin.slow_digests).acquire_owned();
-            let turn = tokio::time::timeout(origin.caller.deadline.left(), turn).await;
-            let turn = turn.map_err(|_| Fault::DeadlinePassed)?;
-            let peer = origin.peer.clone();
-            let reading = tokio::task::spawn_blocking(move || {
-                let read = ask::transition(request, peer.as_str());
-                // Kept to the end, also if the caller has gone.
-                drop(turn);
-                read
-            });
-            // The reader does not panic; a runtime that ends drops it.
-            reading.await.map_err(|_| Fault::Stopping {
-                retry_after: NOT_READY_RETRY_AFTER,
-            })??
-        } else {
-            ask::transition(request, origin.peer.as_str())?
+        let counted = self.counting();
+        let slowly = ask::transition_is_slow(&request);
+        let peer = origin.peer.clone();
+        let ask = read(origin, slowly, move || {
+            ask::transition(request, peer.as_str(), counted)
+        })
+        .await?;
+        if let Some((resource, intent)) = ask.intent() {
+            self.suspects.look_at(resource, intent);
+        }
+        let engine = self.engine.get()?;
+        let decision = match ask {
+            Moving::Message(ask) => engine.transition(*ask, origin.caller).await?,
+            Moving::Claim(ask) => engine.complete(ask, origin.caller).await?,
         };
-        self.suspects.look_at(&ask);
-        let decision = self.engine.get()?.transition(ask, origin.caller).await?;
         Ok(pb::TransitionResponse {
             decision: Some(answer::decision(decision)),
         })
@@ -114,12 +134,9 @@ impl Calls {
         request: pb::ReleaseRequest,
         origin: &Origin,
     ) -> Result<pb::ReleaseResponse, Fault> {
-        let reservation = ask::release(request)?;
-        let decision = self
-            .engine
-            .get()?
-            .release(reservation, origin.caller)
-            .await?;
+        let (reservation, left) = ask::release(request)?;
+        let engine = self.engine.get()?;
+        let decision = engine.release(reservation, left, origin.caller).await?;
         Ok(pb::ReleaseResponse {
             decision: Some(answer::decision(decision)),
         })
@@ -190,6 +207,90 @@ impl Calls {
             incident: Some(incident::to_wire(closed)),
         })
     }
+
+    pub(super) async fn apply_machine(
+        &self,
+        request: pb::ApplyMachineRequest,
+        origin: &Origin,
+    ) -> Result<pb::ApplyMachineResponse, Fault> {
+        let engine = self.engine.get()?;
+        let applied = engine.apply_machine(request.source, origin.caller).await?;
+        Ok(machine::applied(applied))
+    }
+
+    pub(super) async fn list_machines(
+        &self,
+        _: pb::ListMachinesRequest,
+        origin: &Origin,
+    ) -> Result<pb::ListMachinesResponse, Fault> {
+        let all = self.engine.get()?.machines(origin.caller).await?;
+        let machines = all.iter().map(machine::without_file).collect();
+        Ok(pb::ListMachinesResponse { machines })
+    }
+
+    pub(super) async fn get_machine(
+        &self,
+        request: pb::GetMachineRequest,
+        origin: &Origin,
+    ) -> Result<pb::GetMachineResponse, Fault> {
+        let (kind, version) = machine::which(&request)?;
+        let engine = self.engine.get()?;
+        let found = engine
+            .machine(kind.clone(), version, origin.caller)
+            .await?
+            .ok_or_else(|| machine::none(&kind, version))?;
+        Ok(pb::GetMachineResponse {
+            machine: Some(machine::whole(&found)),
+        })
+    }
+
+    pub(super) async fn list_machine_versions(
+        &self,
+        request: pb::ListMachineVersionsRequest,
+        origin: &Origin,
+    ) -> Result<pb::ListMachineVersionsResponse, Fault> {
+        let kind = machine::kind(&request.kind)?;
+        let engine = self.engine.get()?;
+        let all = engine.machine_versions(kind, origin.caller).await?;
+        let machines = all.iter().map(machine::without_file).collect();
+        Ok(pb::ListMachineVersionsResponse { machines })
+    }
+
+    pub(super) async fn resolve_operation(
+        &self,
+        request: pb::ResolveOperationRequest,
+        origin: &Origin,
+    ) -> Result<pb::ResolveOperationResponse, Fault> {
+        let ask = ask::resolve(request)?;
+        let decision = self.engine.get()?.resolve(ask, origin.caller).await?;
+        Ok(pb::ResolveOperationResponse {
+            decision: Some(answer::decision(decision)),
+        })
+    }
+}
+
+/// Reads a request; one whose content is large on a thread of its own, when it is its turn.
+async fn read<T: Send + 'static>(
+    origin: &Origin,
+    slowly: bool,
+    reading: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    if !slowly {
+        return reading();
+    }
+    let turn = Arc::clone(&origin.slow_digests).acquire_owned();
+    let turn = tokio::time::timeout(origin.caller.deadline.left(), turn).await;
+    let turn = turn.map_err(|_| Fault::DeadlinePassed)?;
+    let reading = tokio::task::spawn_blocking(move || {
+        let read = reading();
+        // Kept to the end, also if the caller has gone.
+        drop(turn);
+        read
+    });
+    // The reader does not panic; a runtime that ends drops it.
+    reading.await.map_err(|_| Fault::Stopping {
+        retry_after: NOT_READY_RETRY_AFTER,
+    })?
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::warn;
 
-use crate::domain::request::{Intent, Transition};
+use crate::domain::ids::ResourceId;
+use crate::domain::request::Intent;
 
 /// What languages make of a value that is not there, in lower case.
 const MISSING: [&str; 6] = ["null", "undefined", "none", "nil", "nan", "[object object]"];
@@ -17,12 +18,8 @@ pub(super) struct Suspects(Arc<[AtomicBool; MISSING.len()]>);
 
 impl Suspects {
     /// Warns if this is the first of its kind.
-    pub(super) fn look_at(&self, ask: &Transition) {
-        let Transition {
-            resource,
-            intent: Intent { operation, .. },
-            ..
-        } = ask;
+    pub(super) fn look_at(&self, resource: &ResourceId, intent: &Intent) {
+        let operation = &intent.operation;
         let found = MISSING
             .iter()
             .zip(self.0.iter())

@@ -9,9 +9,9 @@ use fencepost::proto::v1::coordination_service_server::{
     CoordinationService, CoordinationServiceServer,
 };
 use fencepost::proto::v1::{
-    Advice, Decision, FenceRequest, FenceResponse, InspectRequest, InspectResponse, LookupRequest,
-    LookupResponse, OperationState, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
-    ReserveRequest, ReserveResponse, TransitionRequest, TransitionResponse, Verdict,
+    Advice, Decision, FenceRequest, FenceResponse, InspectRequest, InspectResponse, Intent,
+    LookupRequest, LookupResponse, OperationState, ReleaseRequest, ReleaseResponse, RenewRequest,
+    RenewResponse, ReserveRequest, ReserveResponse, TransitionRequest, TransitionResponse, Verdict,
     intent::Content,
 };
 use tokio::net::TcpListener;
@@ -35,6 +35,7 @@ pub(crate) enum Lie {
     EveryStateMayMove,
     NobodyIsCalled,
     EverythingIsSettled,
+    NobodySaysWhatTheyReserveFor,
 }
 
 struct Liar {
@@ -74,7 +75,11 @@ impl Liar {
         if self.lie == Lie::NobodyNamesARound {
             asked.reservation_id.clear();
         }
-        let Some(intent) = &mut asked.intent else {
+        self.distort_intent(&mut asked.intent, count);
+    }
+
+    fn distort_intent(&self, intent: &mut Option<Intent>, count: u64) {
+        let Some(intent) = intent else {
             return;
         };
         match self.lie {
@@ -107,11 +112,13 @@ impl CoordinationService for Liar {
         &self,
         request: Request<ReserveRequest>,
     ) -> Result<Response<ReserveResponse>, Status> {
-        let mut answer = self
-            .honest()
-            .reserve(request.into_inner())
-            .await?
-            .into_inner();
+        let mut asked = request.into_inner();
+        let count = self.deliveries.fetch_add(1, Ordering::Relaxed);
+        self.distort_intent(&mut asked.intent, count);
+        if self.lie == Lie::NobodySaysWhatTheyReserveFor {
+            asked.intent = None;
+        }
+        let mut answer = self.honest().reserve(asked).await?.into_inner();
         self.distort(&mut answer.decision);
         if let (Lie::EveryTokenIsOne, Some(reservation)) = (self.lie, &mut answer.reservation) {
             reservation.token = 1;

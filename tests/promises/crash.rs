@@ -190,6 +190,7 @@ async fn a_reservation_outlives_the_sidecar_that_granted_it() {
             (first.token, &first.reservation_id)
         );
         let release = v1::ReleaseRequest {
+            nothing_done: false,
             reservation_id: first.reservation_id,
         };
         let ended = client

@@ -9,6 +9,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod claims;
 mod confirm;
 mod conflict;
 mod cost;
@@ -20,7 +21,9 @@ mod incidents;
 mod lanes;
 mod leases;
 mod limits;
+mod lost_claims;
 mod lost_replies;
+mod machines;
 mod old_rounds;
 mod once;
 mod one_commit;

@@ -1,6 +1,7 @@
 //! A message states a fact; only the current state grants permission.
 
 use fencepost::domain::decision::{Advice, Decision, Layer, Rule, Verdict};
+use fencepost::domain::ids::OperationId;
 use fencepost::engine::OperationState;
 
 use crate::support::ask::{Ask, ask, body, create, fresh_resource};
@@ -60,7 +61,8 @@ async fn a_late_payment_for_a_cancelled_order_is_refused_and_reported(backend: B
     assert_eq!(incidents.len(), 1, "{incidents:?}");
     assert_eq!(refused.incident.as_ref(), Some(&incidents[0].id));
     assert_eq!(evidence(&incidents[0]), [body("charged")]);
-    assert_eq!(incidents[0].operation.as_str(), "pay");
+    let operation = incidents[0].operation.as_ref();
+    assert_eq!(operation.map(OperationId::as_str), Some("pay"));
     assert_eq!(sidecars[0].state(&order).await, "cancelled");
 }
 

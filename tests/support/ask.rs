@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost::domain::digest::{Beside, Content, ContentDigest, Given};
+use fencepost::domain::claim::Finding;
+use fencepost::domain::digest::{Beside, Content, ContentDigest, Given, Sent};
 use fencepost::domain::ids::{
-    Holder, IdentityName, IdentityValue, Kind, OperationId, RequestId, ReservationId, ResourceId,
-    StateName,
+    EventName, Holder, IdentityName, IdentityValue, Kind, OperationId, Reason, RequestId,
+    ReservationId, ResourceId, StateName,
 };
 use fencepost::domain::machine::DigestRule;
 use fencepost::domain::outcome::StoredResult;
-use fencepost::domain::request::{Intent, Move, Purpose, Reserve, Transition, Ttl};
+use fencepost::domain::request::{
+    Afterwards, Intent, Interrupted, Move, Purpose, Reserve, Resolve, Running, Transition, Ttl,
+};
 use uuid::Uuid;
 
 /// A resource by kind and id.
@@ -36,6 +39,7 @@ pub(crate) fn reserve(resource: &ResourceId) -> Reserve {
         request: fresh_request(),
         ttl: Ttl::parse(None).expect("there is a default"),
         holder: Some(Holder::parse("worker").expect("a name")),
+        intent: None,
     }
 }
 
@@ -71,18 +75,44 @@ pub(crate) fn ask(resource: &ResourceId, operation: &str) -> Ask {
         resource: resource.clone(),
         intent: Intent {
             operation: OperationId::parse(operation).expect("an operation id"),
+            event: None,
             identity: [].into(),
             digest: ContentDigest::of_json(b"{}").expect("JSON"),
             beside: Beside::default(),
             from: Vec::new(),
             movement: None,
             made_ms: None,
+            interrupted: Interrupted::Ask,
         },
         reservation: None,
         result: None,
+        afterwards: None,
+        outcome: None,
         sender: Some(Holder::parse("test").expect("a name")),
         purpose: Purpose::Commit,
     })
+}
+
+/// A person found out what became of an operation; done, it had this result.
+pub(crate) fn resolution(
+    resource: &ResourceId,
+    operation: &str,
+    finding: Finding,
+    result: &str,
+) -> Resolve {
+    Resolve {
+        resource: resource.clone(),
+        operation: OperationId::parse(operation).expect("an operation id"),
+        finding,
+        result: match finding {
+            Finding::Done => body(result),
+            Finding::NotDone | Finding::Refused => StoredResult::default(),
+        },
+        by: Holder::parse("alice").expect("a name"),
+        reason: Reason::parse("the provider's books say so").expect("a reason"),
+        attempt: None,
+        running: Running::Spared,
+    }
 }
 
 /// Creates a resource in a state.
@@ -93,6 +123,34 @@ pub(crate) fn create(resource: &ResourceId, state: &str) -> Ask {
 impl Ask {
     pub(crate) fn build(&self) -> Transition {
         self.0.clone()
+    }
+
+    /// Asks for a claim of the operation, on a reservation of its own, for so many seconds.
+    pub(crate) fn claim_for(&self, seconds: u32) -> Reserve {
+        Reserve {
+            intent: Some(Box::new(self.0.intent.clone())),
+            ..reserve_for(&self.0.resource, seconds)
+        }
+    }
+
+    /// The same, for the default TTL.
+    pub(crate) fn claim(&self) -> Reserve {
+        Reserve {
+            intent: Some(Box::new(self.0.intent.clone())),
+            ..reserve(&self.0.resource)
+        }
+    }
+
+    /// If a claim of it dies, it may run again.
+    pub(crate) fn reruns(mut self) -> Self {
+        self.0.intent.interrupted = Interrupted::Rerun;
+        self
+    }
+
+    /// What becomes of its round.
+    pub(crate) fn then(mut self, afterwards: Afterwards) -> Self {
+        self.0.afterwards = Some(afterwards);
+        self
     }
 
     /// When the sender made it, in milliseconds since 1970.
@@ -120,6 +178,12 @@ impl Ask {
     /// Its content, read under a rule.
     pub(crate) fn content(mut self, given: Given<'_>, rule: &DigestRule) -> Self {
         let content = Content::read(given, rule).expect("a content");
+        let sent = match given {
+            Given::Json(text) => Sent::Json(text.to_vec().into()),
+            Given::Raw(bytes) => Sent::Raw(bytes.to_vec().into()),
+            Given::Digest(digest) => Sent::Digest(digest.to_vec().into()),
+        };
+        let content = content.keeping(sent);
         self.0.intent.digest = content.digest;
         self.0.intent.beside = content.beside;
         self
@@ -127,6 +191,12 @@ impl Ask {
 
     pub(crate) fn from(mut self, states: &[&str]) -> Self {
         self.0.intent.from = states.iter().map(|state| state_name(state)).collect();
+        self
+    }
+
+    /// What has happened, in the words of a machine.
+    pub(crate) fn event(mut self, event: &str) -> Self {
+        self.0.intent.event = Some(EventName::parse(event).expect("an event"));
         self
     }
 

@@ -6,13 +6,15 @@ use etcd_client::Channel;
 use fencepost::domain::decision::{Decision, Grant, Snapshot, Verdict};
 use fencepost::domain::ids::{Nonce, OperationId, ReservationId, ResourceId};
 use fencepost::domain::incident::{Incident, IncidentFilter};
-use fencepost::domain::request::{EndedRounds, Fence, Reserve};
+use fencepost::domain::request::{
+    Complete, EndedRounds, Fence, Left, Purpose, Reserve, Resolve, Ride,
+};
 use fencepost::domain::token::{FencingToken, Timeline};
-use fencepost::engine::{Boottime, Caller, Engine, EngineOptions, Fault, Known, Reserved};
+use fencepost::engine::{Applied, Boottime, Caller, Engine, EngineOptions, Fault, Known, Reserved};
 use fencepost::store::{Endpoint, Prefix, Store, StoreOptions};
 use uuid::Uuid;
 
-use super::ask::Ask;
+use super::ask::{Ask, body, fresh_request};
 
 /// How long a caller waits.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -115,7 +117,58 @@ impl Sidecar {
     }
 
     pub(crate) async fn try_release(&self, round: &ReservationId) -> Result<Decision, Fault> {
-        self.engine.release(round.clone(), caller()).await
+        let left = Left::Unsaid;
+        self.engine.release(round.clone(), left, caller()).await
+    }
+
+    /// Releases, saying that nothing was done.
+    pub(crate) async fn give_back(&self, round: &ReservationId) -> Decision {
+        let left = Left::NothingDone;
+        let decision = self.engine.release(round.clone(), left, caller()).await;
+        decision.expect("Release is judged")
+    }
+
+    /// Claims an operation on a reservation.
+    pub(crate) async fn ride(&self, ask: &Ask, round: &ReservationId) -> Reserved {
+        let ride = Ride {
+            reservation: round.clone(),
+            request: fresh_request(),
+            intent: ask.build().intent,
+        };
+        let reserved = self.engine.ride(ride, caller()).await;
+        reserved.expect("Reserve is judged")
+    }
+
+    pub(crate) async fn try_complete(
+        &self,
+        round: &ReservationId,
+        result: &str,
+    ) -> Result<Decision, Fault> {
+        let ask = Complete {
+            reservation: round.clone(),
+            result: Some(body(result)),
+            afterwards: None,
+            outcome: None,
+            sender: None,
+            purpose: Purpose::Commit,
+        };
+        self.engine.complete(ask, caller()).await
+    }
+
+    /// Completes the operation that a round has claimed.
+    pub(crate) async fn complete(&self, round: &ReservationId, result: &str) -> Decision {
+        let decision = self.try_complete(round, result).await;
+        decision.expect("Transition is judged")
+    }
+
+    pub(crate) async fn try_resolve(&self, ask: &Resolve) -> Result<Decision, Fault> {
+        self.engine.resolve(ask.clone(), caller()).await
+    }
+
+    /// A person says what was found out.
+    pub(crate) async fn resolve(&self, ask: &Resolve) -> Decision {
+        let decision = self.try_resolve(ask).await;
+        decision.expect("Resolve is judged")
     }
 
     pub(crate) async fn release(&self, round: &ReservationId) -> Decision {
@@ -129,6 +182,21 @@ impl Sidecar {
     pub(crate) async fn transition(&self, ask: &Ask) -> Decision {
         let decision = self.try_transition(ask).await;
         decision.expect("Transition is judged")
+    }
+
+    /// Offers a machine file.
+    pub(crate) async fn apply(&self, text: &str) -> (Applied, Vec<String>) {
+        let source = bytes::Bytes::copy_from_slice(text.as_bytes());
+        let applied = self.engine.apply_machine(source, caller()).await;
+        let (applied, findings) = applied.expect("ApplyMachine is answered");
+        (applied, findings.iter().map(ToString::to_string).collect())
+    }
+
+    /// Puts a machine in force that must be put in force.
+    pub(crate) async fn install(&self, text: &str) {
+        let (applied, findings) = self.apply(text).await;
+        let installed = matches!(applied, Applied::Installed(_));
+        assert!(installed, "{applied:?}: {findings:#?}");
     }
 
     pub(crate) async fn fence(&self, resource: &ResourceId, token: FencingToken) -> Decision {

@@ -14,6 +14,9 @@ use tonic_types::StatusExt as _;
 
 use crate::sidecar::{PATIENCE, Sidecar};
 
+/// The field that is to be named, and what is done to a good request.
+type Broken<M> = (&'static str, fn(&mut M));
+
 const SERVICE: &str = "fencepost.v1.CoordinationService";
 
 async fn channel(sidecar: &Sidecar) -> Channel {
@@ -471,6 +474,142 @@ async fn age_validation_deliveries_and_counts_travel_the_wire() {
     );
     assert_eq!(counts.counts[0].deliveries, 5);
     assert!(counts.start_time.is_some() && counts.other.is_none());
+}
+
+#[tokio::test]
+async fn a_resolution_is_read_strictly_and_named_in_what_everybody_is_told_after() {
+    let sidecar = Sidecar::dev();
+    let mut client = CoordinationServiceClient::new(channel(&sidecar).await);
+    let mut operator = OperatorServiceClient::new(admin(&sidecar).await);
+    let intent = pb::Intent {
+        operation_id: "pay".into(),
+        content: Some(pb::intent::Content::Raw("15.00".into())),
+        ..Default::default()
+    };
+    let claim = pb::ReserveRequest {
+        resource: order(),
+        request_id: fresh(),
+        intent: Some(intent.clone()),
+        ..Default::default()
+    };
+    let claimed = client.reserve(claim.clone()).await.unwrap().into_inner();
+    let round = claimed.reservation.unwrap();
+    assert_eq!(round.attempt, 1);
+    let good = || pb::ResolveOperationRequest {
+        resource: order(),
+        operation_id: "pay".into(),
+        finding: pb::Finding::Done.into(),
+        result: Some(pb::Result {
+            body: "receipt".into(),
+            ..Default::default()
+        }),
+        resolver: "alice".into(),
+        reason: "in the provider's books".into(),
+        attempt: 1,
+        even_if_running: true,
+    };
+    let broken: [Broken<pb::ResolveOperationRequest>; 8] = [
+        ("resource", |ask| ask.resource = None),
+        ("operation_id", |ask| ask.operation_id.clear()),
+        ("finding", |ask| ask.finding = 0),
+        ("finding", |ask| ask.finding = 77),
+        ("result", |ask| ask.finding = pb::Finding::NotDone.into()),
+        ("resolver", |ask| ask.resolver.clear()),
+        ("reason", |ask| ask.reason = "  ".into()),
+        ("attempt", |ask| ask.attempt = -1),
+    ];
+    for (named, break_it) in broken {
+        let mut ask = good();
+        break_it(&mut ask);
+        let status = operator.resolve_operation(ask).await.unwrap_err();
+        assert_eq!(field(&status), named);
+    }
+    let resolved = operator
+        .resolve_operation(good())
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(resolved.decision.unwrap().rule, "RESOLVED");
+    let again = client.reserve(claim).await.unwrap().into_inner();
+    let decision = again.decision.unwrap();
+    assert_eq!(decision.verdict(), pb::Verdict::Replayed);
+    assert_eq!(&decision.result.unwrap().body[..], b"receipt");
+    let told = decision.explanation;
+    assert!(told.contains("alice") && told.contains("books"), "{told}");
+    let late = pb::TransitionRequest {
+        resource: order(),
+        reservation_id: round.reservation_id,
+        ..Default::default()
+    };
+    let late = client.transition(late).await.unwrap().into_inner();
+    assert_eq!(late.decision.unwrap().verdict(), pb::Verdict::Fenced);
+}
+
+#[tokio::test]
+async fn what_belongs_together_in_reserve_and_transition_is_asked_for_together() {
+    let sidecar = Sidecar::dev();
+    let mut client = CoordinationServiceClient::new(channel(&sidecar).await);
+    let plain = pb::ReserveRequest {
+        resource: order(),
+        request_id: fresh(),
+        ..Default::default()
+    };
+    let held = client.reserve(plain).await.unwrap().into_inner();
+    let reservation_id = held.reservation.unwrap().reservation_id;
+    let ride = || pb::ReserveRequest {
+        resource: order(),
+        request_id: fresh(),
+        reservation_id: reservation_id.clone(),
+        intent: Some(pb::Intent {
+            operation_id: "pay".into(),
+            content: Some(pb::intent::Content::Raw("15.00".into())),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let broken: [Broken<pb::ReserveRequest>; 5] = [
+        ("intent", |ask| ask.intent = None),
+        ("ttl", |ask| {
+            ask.ttl = Some(prost_types::Duration {
+                seconds: 30,
+                nanos: 0,
+            })
+        }),
+        ("holder", |ask| ask.holder = "me".into()),
+        ("reservation_id", |ask| ask.reservation_id = "r1.x".into()),
+        ("intent.content", |ask| {
+            ask.intent.as_mut().unwrap().content = None;
+        }),
+    ];
+    for (named, break_it) in broken {
+        let mut ask = ride();
+        break_it(&mut ask);
+        let status = client.reserve(ask).await.unwrap_err();
+        assert_eq!(field(&status), named);
+    }
+    let neither = pb::TransitionRequest {
+        resource: order(),
+        ..Default::default()
+    };
+    let no_claim = pb::TransitionRequest {
+        reservation_id: reservation_id.clone(),
+        ..neither.clone()
+    };
+    let nothing_to_release = pb::TransitionRequest {
+        intent: ride().intent,
+        release: Some(true),
+        ..neither.clone()
+    };
+    for (named, ask) in [
+        ("intent", neither),
+        ("intent", no_claim),
+        ("release", nothing_to_release),
+    ] {
+        let status = client.transition(ask).await.unwrap_err();
+        assert_eq!(field(&status), named);
+    }
+    let ridden = client.reserve(ride()).await.unwrap().into_inner();
+    assert_eq!(ridden.reservation.unwrap().reservation_id, reservation_id);
 }
 
 #[tokio::test]

@@ -14,15 +14,15 @@ use fencepost::domain::ids::{Kind, Nonce, OperationId, ResourceId, StateName};
 use fencepost::domain::judge::{Answer, Ask, Fold, Judged, Standing};
 use fencepost::domain::machine::DigestRule;
 use fencepost::domain::outcome::StoredResult;
-use fencepost::domain::request::{Intent, Move, Purpose, Transition};
+use fencepost::domain::request::{Intent, Interrupted, Move, Purpose, Transition};
 use fencepost::domain::retention::{Keeping, StoreTime, When};
 use fencepost::domain::token::{Revision, Timeline};
 use fencepost::engine::{Boottime, Caller, Engine, EngineOptions};
 use fencepost::proto::v1 as pb;
 use fencepost::proto::v1::intent::Content;
 use fencepost::store::{
-    Commit, Endpoint, MemberOutcome, Prefix, ReservationGuard, ReservationWrite, Store,
-    StoreOptions,
+    Commit, Endpoint, MachineGuard, MemberOutcome, Prefix, ReservationGuard, ReservationWrite,
+    Store, StoreOptions,
 };
 use prost::Message as _;
 
@@ -216,6 +216,7 @@ fn decide(standing: &Standing, timeline: Timeline, ask: Transition) -> Outcome<C
         resource,
         seen: standing.revision(),
         reservation: ReservationGuard::Absent,
+        machine: MachineGuard::Absent,
         absent_operations: Vec::new(),
         record: write.record,
         reservation_write: ReservationWrite::Keep,
@@ -253,6 +254,7 @@ fn read(request: pb::TransitionRequest) -> Outcome<Transition> {
         resource: ResourceId::new(Kind::parse(&resource.kind)?, &resource.id)?,
         intent: Intent {
             operation: OperationId::parse(&intent.operation_id)?,
+            event: None,
             identity: BTreeMap::new(),
             digest: content.digest,
             beside: content.beside,
@@ -267,7 +269,10 @@ fn read(request: pb::TransitionRequest) -> Outcome<Transition> {
                 sets: BTreeMap::new(),
             }),
             made_ms: None,
+            interrupted: Interrupted::Ask,
         },
+        afterwards: None,
+        outcome: None,
         reservation: None,
         result: Some(
             StoredResult {

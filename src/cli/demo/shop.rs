@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::super::trouble::Trouble;
 use super::ledger::Ledger;
-use super::stage::{Stage, settled};
+use super::stage::{Stage, may_run, settled};
 use crate::proto::v1::{
     Decision, Intent, Move, Resource, Result as Stored, Snapshot, TransitionRequest,
     intent::Content,
@@ -13,6 +13,8 @@ use crate::proto::v1::{
 
 /// The identity value that tells one attempt to pay from the next.
 const ATTEMPT: &str = "payment_attempt_id";
+/// How long a handler may take to book a payment.
+const CLAIM_SECONDS: i64 = 30;
 const PENDING: &str = "pending_payment";
 
 /// What a payment provider sends.
@@ -116,6 +118,35 @@ impl<'a> Order<'a> {
         Ok(receipts)
     }
 
+    /// Many deliveries at once to a handler whose effect lies outside: it runs the effect only if it is told to, then says
+    /// what came of it. All come again afterwards. Tells how often the effect ran.
+    pub(super) async fn deliver_claimed(
+        &mut self,
+        callback: Callback,
+        copies: usize,
+    ) -> Result<u32, Trouble> {
+        let mut ran = 0;
+        for _ in 0..2 {
+            let claims = (0..copies).map(|_| {
+                let intent = self.payment(callback).1.intent.unwrap_or_default();
+                self.stage.claim(&self.resource, CLAIM_SECONDS, intent)
+            });
+            for answer in futures_util::future::join_all(claims).await {
+                let (decision, round) = answer?;
+                let Some(round) = round.filter(|_| may_run(&decision)) else {
+                    self.ledger.callback(&decision);
+                    continue;
+                };
+                ran += 1;
+                let receipt = Bytes::from(format!("receipt {ran}"));
+                let id = &round.reservation_id;
+                let done = self.stage.complete(&self.resource, id, receipt).await?;
+                self.ledger.callback(&done);
+            }
+        }
+        Ok(ran)
+    }
+
     /// How the sidecar sees it.
     pub(super) async fn inspect(&self) -> Result<Snapshot, Trouble> {
         self.stage.inspect(&self.resource).await
@@ -127,6 +158,7 @@ impl<'a> Order<'a> {
         let receipt = Bytes::from(format!("receipt {}", Uuid::new_v4().simple()));
         let intent = Intent {
             operation_id: callback.key.to_owned(),
+            event: String::new(),
             identity: [(ATTEMPT.to_owned(), callback.attempt.to_owned())].into(),
             content: Some(Content::Json(Bytes::from_static(callback.body.as_bytes()))),
             from_states: vec![PENDING.into()],
@@ -143,7 +175,6 @@ impl<'a> Order<'a> {
         let request = TransitionRequest {
             resource: Some(self.resource.clone()),
             intent: Some(intent),
-            reservation_id: String::new(),
             result: Some(result),
             ..TransitionRequest::default()
         };

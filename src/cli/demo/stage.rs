@@ -1,13 +1,15 @@
 //! What every scene plays on: one connection, names that no other run uses, and what is told about a scene.
 
+use bytes::Bytes;
 use uuid::Uuid;
 
 use super::super::session::{Session, SessionArgs};
 use super::super::table::{advice_name, verdict_name};
 use super::super::trouble::{Trouble, plain};
 use crate::proto::v1::{
-    Advice, Decision, FenceRequest, InspectRequest, LookupRequest, OperationState, ReleaseRequest,
-    Reservation, ReserveRequest, Resource, Snapshot, TransitionRequest,
+    Advice, Decision, FenceRequest, InspectRequest, Intent, LookupRequest, OperationState,
+    ReleaseRequest, Reservation, ReserveRequest, Resource, Result as Stored, Snapshot,
+    TransitionRequest,
 };
 
 /// One connection, and names that no other run uses.
@@ -59,6 +61,7 @@ impl Stage {
                 nanos: 0,
             }),
             holder: holder.to_owned(),
+            ..ReserveRequest::default()
         };
         let mut client = self.session.client();
         let answer = self
@@ -68,10 +71,56 @@ impl Stage {
         Ok((judged(answer.decision)?, answer.reservation))
     }
 
+    /// Reserve with an intent, with what was granted, if it was.
+    pub(super) async fn claim(
+        &self,
+        resource: &Resource,
+        ttl_seconds: i64,
+        intent: Intent,
+    ) -> Result<(Decision, Option<Reservation>), Trouble> {
+        let request = ReserveRequest {
+            resource: Some(resource.clone()),
+            request_id: Uuid::new_v4().to_string(),
+            ttl: Some(prost_types::Duration {
+                seconds: ttl_seconds,
+                nanos: 0,
+            }),
+            intent: Some(intent),
+            ..ReserveRequest::default()
+        };
+        let mut client = self.session.client();
+        let answer = self
+            .session
+            .answer(client.reserve(self.session.ask(request)))
+            .await?;
+        Ok((judged(answer.decision)?, answer.reservation))
+    }
+
+    /// Transition that completes what a reservation has claimed.
+    pub(super) async fn complete(
+        &self,
+        resource: &Resource,
+        reservation_id: &str,
+        body: Bytes,
+    ) -> Result<Decision, Trouble> {
+        let result = Stored {
+            body,
+            ..Stored::default()
+        };
+        self.transition(TransitionRequest {
+            resource: Some(resource.clone()),
+            reservation_id: reservation_id.to_owned(),
+            result: Some(result),
+            ..TransitionRequest::default()
+        })
+        .await
+    }
+
     /// Release.
     pub(super) async fn release(&self, reservation_id: &str) -> Result<Decision, Trouble> {
         let request = ReleaseRequest {
             reservation_id: reservation_id.to_owned(),
+            ..ReleaseRequest::default()
         };
         let mut client = self.session.client();
         let answer = self

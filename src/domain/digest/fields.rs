@@ -2,8 +2,8 @@
 //!
 //! With an operation a few bytes are kept, from which a later content under the same key can be held against the first,
 //! field by field. A hash of two bytes says whether a value is the same; it does not say what it is. The salt is the
-//! mark of the request that wrote the operation, which is random, so equal values leave different bytes in different
-//! operations.
+//! mark of the request that brought the content, which is random, so equal values leave different bytes in different
+//! operations. That request wrote the operation, or it was granted the claim that the operation was completed under.
 //!
 //! ```text
 //! grain, 2 bits | hash of the move, 14 bits | for each field: name, 1 byte, and value, 2 bytes
@@ -208,18 +208,46 @@ fn each_part(
 
 /// What is kept of a content's fields with its operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldHashes(Box<[u8]>);
+pub struct FieldHashes {
+    kept: Box<[u8]>,
+    /// `None`: the mark of the request that wrote what they are kept with.
+    salt: Option<Mark>,
+}
 
 impl FieldHashes {
     /// Of the fields of a content, of an operation that is written by the request with this nonce and makes this move.
     pub(super) fn new(fields: &Fields, salt: Mark, movement: Option<&Move>) -> Self {
         let kept = fields.kept(salt, hash_of_move(movement));
-        Self(kept.into_boxed_slice())
+        Self::plain(&kept)
     }
 
     /// Of a content whose fields cannot be named.
     pub(super) fn without_fields(movement: Option<&Move>) -> Self {
-        Self(hash_of_move(movement).into())
+        Self::plain(&hash_of_move(movement))
+    }
+
+    fn plain(kept: &[u8]) -> Self {
+        Self {
+            kept: kept.into(),
+            salt: None,
+        }
+    }
+
+    /// The same, kept with what another request has written than the one with this mark, which is their salt.
+    #[must_use]
+    pub fn salted_by(self, salt: Mark) -> Self {
+        if self.kept.is_empty() {
+            return self;
+        }
+        Self {
+            salt: Some(salt),
+            ..self
+        }
+    }
+
+    /// Their salt, where it is not the mark of the request that wrote what they are kept with.
+    pub fn salt(&self) -> Option<Mark> {
+        self.salt
     }
 
     /// As stored. `None`: no content leaves such bytes.
@@ -235,24 +263,24 @@ impl FieldHashes {
             }
             _ => false,
         };
-        whole.then(|| Self(bytes.into()))
+        whole.then(|| Self::plain(bytes))
     }
 
     /// To be stored.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.kept
     }
 
     /// Whether the operations made the same move, as far as a short hash can tell.
     pub(in crate::domain) fn same_move(&self, movement: Option<&Move>) -> bool {
         let same = hash_of_move(movement);
-        matches!(*self.0, [first, second, ..] if [first & !GRAIN_BITS, second] == same)
+        matches!(*self.kept, [first, second, ..] if [first & !GRAIN_BITS, second] == same)
     }
 
     /// JSON Pointers to the fields in which a content differs from the one that these were kept of. The empty pointer stands
     /// for the content as a whole: a field that the first had is missing, or the two were too wide to be told apart.
     pub(super) fn differing(&self, fields: &Fields, salt: Mark) -> Vec<String> {
-        let told = self.compared(fields, salt);
+        let told = self.compared(fields, self.salt.unwrap_or(salt));
         let mut told = told.unwrap_or_default();
         told.dedup();
         told.truncate(FIELDS_TOLD_MAX);
@@ -263,7 +291,7 @@ impl FieldHashes {
     }
 
     fn compared(&self, fields: &Fields, salt: Mark) -> Option<Vec<String>> {
-        let [first, _, kept @ ..] = &*self.0 else {
+        let [first, _, kept @ ..] = &*self.kept else {
             return None;
         };
         let fields = match Grain::of(*first)? {

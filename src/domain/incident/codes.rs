@@ -8,7 +8,9 @@ pub fn verdict_code(verdict: Verdict) -> u8 {
         Verdict::Granted => 1,
         Verdict::Applied => 2,
         Verdict::Replayed => 3,
+        Verdict::InProgress => 4,
         Verdict::Busy => 5,
+        Verdict::Interrupted => 6,
         Verdict::Conflict => 7,
         Verdict::Superseded => 8,
         Verdict::OtherRound => 9,
@@ -25,7 +27,9 @@ pub fn verdict_from_code(code: u8) -> Option<Verdict> {
         1 => Some(Verdict::Granted),
         2 => Some(Verdict::Applied),
         3 => Some(Verdict::Replayed),
+        4 => Some(Verdict::InProgress),
         5 => Some(Verdict::Busy),
+        6 => Some(Verdict::Interrupted),
         7 => Some(Verdict::Conflict),
         8 => Some(Verdict::Superseded),
         9 => Some(Verdict::OtherRound),
@@ -46,7 +50,7 @@ mod tests {
         let known: Vec<u8> = (0..=u8::MAX)
             .filter(|code| verdict_from_code(*code).is_some())
             .collect();
-        assert_eq!(known, [1, 2, 3, 5, 7, 8, 9, 10, 12, 13, 14]);
+        assert_eq!(known, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14]);
         for code in known {
             assert_eq!(verdict_from_code(code).map(verdict_code), Some(code));
         }

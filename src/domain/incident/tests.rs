@@ -13,15 +13,15 @@ fn raised() -> Incident {
     let operation = OperationId::parse("pay").unwrap();
     let (verdict, rule) = (Verdict::Conflict, Rule::OtherContent);
     Incident {
-        id: Incident::id_of(&resource, &operation, verdict, rule),
+        id: Incident::id_of(&resource, Some(&operation), verdict, rule),
         resource,
-        operation,
+        operation: Some(operation),
         verdict,
         rule,
         explanation: "found".to_owned(),
         time_ms: 10,
         first_digest: Some(content("first")),
-        digest: content("second"),
+        digest: Some(content("second")),
         evidence: Vec::new(),
         more_evidence: 0,
         state: None,
@@ -42,7 +42,7 @@ fn ran(body: &'static str, round: Option<u8>) -> Evidence {
             ..StoredResult::default()
         },
         round: round.map(|round| Nonce::from_bytes([round; 16])),
-        digest: content("second"),
+        digest: Some(content("second")),
         sender: None,
         time_ms: 20,
     }
@@ -57,7 +57,7 @@ fn seen(times: u32, last_ms: u64, said: &str) -> Sighting {
     Sighting {
         times,
         last_ms,
-        digest: content(said),
+        digest: Some(content(said)),
     }
 }
 
@@ -135,7 +135,7 @@ fn an_operation_has_one_incident_for_each_kind_of_finding() {
     let incident = raised();
     let id = |operation: &str, verdict, rule| {
         let operation = OperationId::parse(operation).unwrap();
-        Incident::id_of(&incident.resource, &operation, verdict, rule)
+        Incident::id_of(&incident.resource, Some(&operation), verdict, rule)
     };
     let same = id("pay", Verdict::Conflict, Rule::OtherContent);
     assert_eq!(same, incident.id);

@@ -1,11 +1,12 @@
 //! What a person is alerted to, and the results that are kept as evidence.
 
 use super::Fold;
+use crate::domain::claim::OpenOperation;
 use crate::domain::decision::{IncidentId, Rule, Verdict};
-use crate::domain::ids::Holder;
+use crate::domain::digest::ContentDigest;
+use crate::domain::ids::{Holder, Nonce, OperationId};
 use crate::domain::incident::{Evidence, Incident};
 use crate::domain::outcome::StoredResult;
-use crate::domain::record::Operation;
 use crate::domain::request::Transition;
 
 /// What an incident is about.
@@ -28,61 +29,93 @@ impl<'a> Found<'a> {
     }
 }
 
+/// What a request says of itself, as far as it does, and what is known of its operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About<'a> {
+    /// The operation.
+    pub(super) operation: Option<&'a OperationId>,
+    /// The content that was stored first.
+    pub(super) first: Option<&'a ContentDigest>,
+    /// The content that the request brought.
+    pub(super) digest: Option<&'a ContentDigest>,
+    /// The round that it names.
+    pub(super) round: Option<Nonce>,
+    /// Where it came from.
+    pub(super) sender: Option<&'a Holder>,
+}
+
+impl<'a> About<'a> {
+    /// A message, with the content that was stored first under its key.
+    pub(super) fn message(ask: &'a Transition, first: Option<&'a ContentDigest>) -> Self {
+        Self {
+            operation: Some(&ask.intent.operation),
+            first,
+            digest: Some(&ask.intent.digest),
+            round: ask.reservation.as_ref().map(|named| named.round()),
+            sender: ask.sender.as_ref(),
+        }
+    }
+
+    /// An open operation as such, whoever came upon it: it is about the claim, so its round is the one that is meant.
+    pub(super) fn claim(open: &'a OpenOperation) -> Self {
+        Self {
+            operation: Some(&open.intent.operation),
+            first: Some(&open.intent.digest),
+            digest: Some(&open.intent.digest),
+            round: Some(open.claim.round),
+            sender: None,
+        }
+    }
+}
+
 impl Fold<'_> {
     /// Keeps the result that a round brings and that is not taken: its effect may have run.
     pub(super) fn evidence(
         &mut self,
-        ask: &Transition,
+        about: &About<'_>,
+        result: Option<&StoredResult>,
         found: Found<'_>,
-        done: Option<&Operation>,
     ) -> Option<IncidentId> {
-        let result = ask.result.clone().filter(|result| !result.is_empty())?;
-        ask.reservation.as_ref()?;
-        Some(self.keep_evidence(ask, result, found, done))
+        let result = result.filter(|result| !result.is_empty())?.clone();
+        about.round?;
+        Some(self.keep_evidence(about, result, found))
     }
 
     pub(super) fn keep_evidence(
         &mut self,
-        ask: &Transition,
+        about: &About<'_>,
         result: StoredResult,
         found: Found<'_>,
-        done: Option<&Operation>,
     ) -> IncidentId {
-        let mut incident = self.found(ask, found, done);
-        incident.evidence.push(self.evidence_of(ask, result));
+        let mut incident = self.found(about, found);
+        incident.evidence.push(self.evidence_of(about, result));
         let id = incident.id.clone();
         self.incident(incident);
         id
     }
 
-    /// An incident about a request, without evidence.
-    pub(super) fn found(
-        &self,
-        ask: &Transition,
-        found: Found<'_>,
-        done: Option<&Operation>,
-    ) -> Incident {
+    /// An incident about a request or a claim, without evidence.
+    pub(super) fn found(&self, about: &About<'_>, found: Found<'_>) -> Incident {
         let Found {
             verdict,
             rule,
             text,
             fields,
         } = found;
-        let operation = &ask.intent.operation;
         Incident {
-            id: Incident::id_of(self.resource, operation, verdict, rule),
+            id: Incident::id_of(self.resource, about.operation, verdict, rule),
             resource: self.resource.clone(),
-            operation: operation.clone(),
+            operation: about.operation.cloned(),
             verdict,
             rule,
             explanation: text.to_owned(),
             time_ms: self.when.wall_ms,
-            first_digest: done.map(|done| done.digest.clone()),
-            digest: ask.intent.digest.clone(),
+            first_digest: about.first.cloned(),
+            digest: about.digest.cloned(),
             evidence: Vec::new(),
             more_evidence: 0,
             state: self.record.state.clone(),
-            sender: self.sender_of(ask),
+            sender: self.sender_of(about),
             fields: fields.to_vec(),
             again: 0,
             last_ms: self.when.wall_ms,
@@ -92,23 +125,22 @@ impl Fold<'_> {
         }
     }
 
-    pub(super) fn evidence_of(&self, ask: &Transition, result: StoredResult) -> Evidence {
+    pub(super) fn evidence_of(&self, about: &About<'_>, result: StoredResult) -> Evidence {
         Evidence {
             result,
-            round: ask.reservation.as_ref().map(|named| named.round()),
-            digest: ask.intent.digest.clone(),
-            sender: self.sender_of(ask),
+            round: about.round,
+            digest: about.digest.cloned(),
+            sender: self.sender_of(about),
             time_ms: self.when.wall_ms,
         }
     }
 
     /// Who sent it: the holder of the round that it names, if that is still known, else where it came from.
-    fn sender_of(&self, ask: &Transition) -> Option<Holder> {
-        let named = ask.reservation.as_ref().map(|named| named.round());
+    fn sender_of(&self, about: &About<'_>) -> Option<Holder> {
         let round = self.record.round.as_ref();
-        let round = round.filter(|round| Some(round.nonce) == named);
+        let round = round.filter(|round| Some(round.nonce) == about.round);
         let holder = round.and_then(|round| round.holder.clone());
-        holder.or_else(|| ask.sender.clone())
+        holder.or_else(|| about.sender.cloned())
     }
 
     /// Adds an incident to the commit, once. What a second one of the same name brings becomes a part of it.

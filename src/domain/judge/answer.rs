@@ -1,12 +1,16 @@
 //! Answers, before and after the commit that they belong to.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Fold;
-use crate::domain::decision::{Decision, IncidentId, Layer, LiveRound, Rule, Snapshot, Verdict};
-use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Nonce, OperationId, ResourceId, StateName,
+use crate::domain::decision::{
+    Advice, Decision, IncidentId, Layer, LiveRound, Rule, Snapshot, Verdict,
 };
+use crate::domain::ids::{
+    EventName, Holder, IdentityName, IdentityValue, Nonce, OperationId, ResourceId, StateName,
+};
+use crate::domain::machine::MachineVersion;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::LeaseId;
 use crate::domain::request::Ttl;
@@ -54,13 +58,19 @@ pub struct HeldRound {
     pub ttl: Ttl,
     /// Its lease.
     pub lease: LeaseId,
+    /// Which attempt at its operation it is for. 0: it carries no claim.
+    pub attempt: u32,
 }
 
 /// What has become of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationState {
-    /// Nothing is known of it.
+    /// Nothing is known of it, or it was given back with nothing done.
     NeverSeen,
+    /// Its claim is live.
+    Running,
+    /// Its claim died without a result.
+    Interrupted,
     /// Applied, with a result.
     Done,
     /// Applied; the result is empty.
@@ -74,10 +84,10 @@ pub enum OperationState {
 /// A finished answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To Transition, Fence, and to Release, Reserve and Renew when there is nothing to give or to end.
+    /// To whatever is judged, when there is no reservation to give or to end.
     Judged(Decision),
-    /// To Release: the round ended now, and its lease holds no key any more.
-    Ended(Decision, LeaseId),
+    /// To what ends a round: this one ended now, and its lease holds no key any more.
+    Ended(Decision, Nonce, LeaseId),
     /// To Reserve and Renew.
     Held(Decision, HeldRound),
     /// To Lookup.
@@ -86,6 +96,18 @@ pub enum Answer {
     Snapshot(Snapshot),
     /// To a sweep.
     Swept,
+}
+
+impl Answer {
+    /// The judgement, if somebody asked for one of a message or of a round.
+    pub fn judgement(&self) -> Option<&Decision> {
+        match self {
+            Self::Judged(decision) | Self::Ended(decision, ..) | Self::Held(decision, _) => {
+                Some(decision)
+            }
+            Self::Known(..) | Self::Snapshot(_) | Self::Swept => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -97,6 +119,8 @@ struct DraftSnapshot {
     revision: Option<Revision>,
     /// The commit to come changes the record before this was drawn.
     changed: bool,
+    machine: Option<MachineVersion>,
+    allowed: Arc<[EventName]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +129,7 @@ struct DraftRound {
     token: TokenRef,
     ttl: Ttl,
     lease: LeaseId,
+    attempt: u32,
 }
 
 /// An answer that may depend on a commit that is still to come.
@@ -115,7 +140,7 @@ pub struct Draft {
     decision: Option<Decision>,
     now: Option<DraftSnapshot>,
     held: Option<DraftRound>,
-    freed: Option<LeaseId>,
+    freed: Option<(Nonce, LeaseId)>,
     known: Option<OperationState>,
     swept: bool,
     repeats: Option<OperationId>,
@@ -131,6 +156,8 @@ impl Draft {
     ) -> Self {
         let decision = Decision {
             verdict,
+            advice_instead: None,
+            event: None,
             layer,
             rule,
             explanation: explanation.into(),
@@ -163,9 +190,9 @@ impl Draft {
         self
     }
 
-    /// The lease of the round that this answer ends.
-    pub(super) fn freeing(mut self, lease: LeaseId) -> Self {
-        self.freed = Some(lease);
+    /// The round that this answer ends, and its lease.
+    pub(super) fn freeing(mut self, round: Nonce, lease: LeaseId) -> Self {
+        self.freed = Some((round, lease));
         self
     }
 
@@ -179,6 +206,22 @@ impl Draft {
     pub(super) fn fact(mut self) -> Self {
         self.certainty = Certainty::Fact;
         self
+    }
+
+    pub(super) fn of_event(self, event: Option<EventName>) -> Self {
+        self.amend(|decision| decision.event = event)
+    }
+
+    pub(super) fn advising(self, instead: Option<Advice>) -> Self {
+        self.amend(|decision| decision.advice_instead = instead)
+    }
+
+    /// Goes on with the sentence.
+    pub(super) fn adding(self, more: &str) -> Self {
+        self.amend(|decision| {
+            decision.explanation.push_str("; ");
+            decision.explanation.push_str(more);
+        })
     }
 
     pub(super) fn result(self, result: StoredResult) -> Self {
@@ -280,6 +323,8 @@ impl Draft {
             } else {
                 draft.revision
             },
+            machine: draft.machine,
+            allowed: draft.allowed,
         });
         let decision = self.decision.map(|mut decision| {
             decision.now.clone_from(&now);
@@ -290,6 +335,7 @@ impl Draft {
             token: held.token.resolve(committed),
             ttl: held.ttl,
             lease: held.lease,
+            attempt: held.attempt,
         });
         if self.swept {
             return Answer::Swept;
@@ -298,7 +344,7 @@ impl Draft {
             (Some(state), decision, _, _) => Answer::Known(state, decision),
             (None, Some(decision), Some(held), _) => Answer::Held(decision, held),
             (None, Some(decision), None, _) => match self.freed {
-                Some(lease) => Answer::Ended(decision, lease),
+                Some((round, lease)) => Answer::Ended(decision, round, lease),
                 None => Answer::Judged(decision),
             },
             (None, None, _, Some(now)) => Answer::Snapshot(now),
@@ -323,16 +369,20 @@ impl Fold<'_> {
             token,
             ttl: round.ttl,
             lease: round.lease,
+            attempt: self.attempt_under(round.nonce),
         });
         draft
     }
 
     /// The answer to Inspect.
-    pub(super) fn bare_snapshot(&self) -> Draft {
+    pub(super) fn bare_snapshot(&self, allowed: Arc<[EventName]>) -> Draft {
         Draft {
             certainty: Certainty::Confirm,
             decision: None,
-            now: Some(self.snapshot()),
+            now: Some(DraftSnapshot {
+                allowed,
+                ..self.snapshot()
+            }),
             held: None,
             freed: None,
             known: None,
@@ -347,7 +397,7 @@ impl Fold<'_> {
             resource: self.resource.clone(),
             state: self.record.state.clone(),
             identity: identity
-                .map(|(name, value)| (name.clone(), value.current.clone()))
+                .filter_map(|(name, value)| Some((name.clone(), value.current.clone()?)))
                 .collect(),
             live: self.live_round().map(|(round, token)| {
                 let at_most = Duration::from_secs(round.ttl.lease_seconds().into());
@@ -355,6 +405,8 @@ impl Fold<'_> {
             }),
             revision: self.revision,
             changed: self.changed,
+            machine: self.record.machine,
+            allowed: Arc::default(),
         }
     }
 }

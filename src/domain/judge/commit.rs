@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{FOLD_WRITES_MAX, Fold};
+use crate::domain::claim::OpenOperation;
 use crate::domain::ids::OperationId;
 use crate::domain::incident::Incident;
 use crate::domain::record::{LeaseId, Operation, Record};
@@ -117,7 +118,9 @@ impl Fold<'_> {
 
     /// Moves operations to keys of their own, the oldest first, if they are to go at the size of all that are still inline.
     fn move_out(&mut self, room: &mut usize, goes: impl Fn(&Operation, usize) -> bool) {
-        let mut inline: usize = self.record.operations.iter().map(Operation::size).sum();
+        let open: usize = self.record.open.iter().map(OpenOperation::size).sum();
+        let finished: usize = self.record.operations.iter().map(Operation::size).sum();
+        let mut inline = open + finished;
         for operation in std::mem::take(&mut self.record.operations) {
             if *room > 0 && goes(&operation, inline) {
                 *room -= 1;
@@ -141,12 +144,22 @@ impl Operation {
             .chain(&self.expected)
             .map(|name| name.as_str().len() + 2);
         let round = if self.round.is_some() { 18 } else { 0 };
+        let event = self
+            .event
+            .as_ref()
+            .map_or(0, |event| event.as_str().len() + 8);
         FIXED
             + self.id.as_str().len()
             + self.digest.bytes().len()
             + self.result.size()
             + round
             + self.fields.as_bytes().len()
+            + event
+            + self
+                .fields
+                .salt()
+                .map_or(0, |salt| salt.as_bytes().len() + 3)
+            + self.resolved.as_ref().map_or(0, |by| by.size())
             + names.sum::<usize>()
     }
 }

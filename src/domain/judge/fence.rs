@@ -1,7 +1,10 @@
 //! Fence, Lookup and Inspect: they only look.
 
+use std::sync::Arc;
+
+use super::interrupted::Condition;
 use super::sweep::too_old_draft;
-use super::{Certainty, Draft, Fold, Judged, OperationState, TokenRef};
+use super::{Certainty, Draft, Fold, Judged, Known, OperationState, TokenRef};
 use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::request::{EndedRounds, Fence, Lookup};
 
@@ -57,12 +60,28 @@ impl Fold<'_> {
     }
 
     pub(super) fn lookup(&mut self, ask: &Lookup) -> Judged {
-        let draft = match self.find(&ask.operation) {
-            None if ask.made_ms.is_some_and(|made| self.when.too_old(made)) => {
+        let too_old = ask.made_ms.is_some_and(|made| self.too_old_now(made));
+        let draft = match self.known(&ask.operation) {
+            Known::Unknown if too_old => {
                 Draft::known(OperationState::Expired, Some(too_old_draft()))
             }
-            None => Draft::known(OperationState::NeverSeen, None),
-            Some(operation) => {
+            Known::Unknown => Draft::known(OperationState::NeverSeen, None),
+            Known::Open(open) => match self.condition(&open) {
+                Condition::Returned if too_old => {
+                    Draft::known(OperationState::Expired, Some(too_old_draft()))
+                }
+                Condition::Returned => Draft::known(OperationState::NeverSeen, None),
+                Condition::Running => {
+                    Draft::known(OperationState::Running, Some(self.in_progress(&open)))
+                }
+                Condition::Reruns => {
+                    Draft::known(OperationState::Interrupted, Some(self.needs_claim(&open)))
+                }
+                Condition::Asks => {
+                    Draft::known(OperationState::Interrupted, Some(self.died(&open)))
+                }
+            },
+            Known::Finished(operation) => {
                 let state = if operation.verdict != Verdict::Applied {
                     OperationState::Refused
                 } else if operation.result.is_empty() {
@@ -82,7 +101,12 @@ impl Fold<'_> {
         Judged::Answered(Box::new(draft))
     }
 
-    pub(super) fn inspect(&self) -> Judged {
-        Judged::Answered(Box::new(self.bare_snapshot()))
+    pub(super) fn inspect(&mut self) -> Judged {
+        // What does not fit the law is shown as it is: nothing is judged here.
+        let allowed = match self.follow() {
+            Ok(()) => self.law.allowed_events(self.record.state.as_ref()),
+            Err(_) => Arc::default(),
+        };
+        Judged::Answered(Box::new(self.bare_snapshot(allowed)))
     }
 }

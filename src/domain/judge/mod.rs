@@ -6,10 +6,18 @@
 
 mod alert;
 mod answer;
+mod by_machine;
+mod claim;
 mod commit;
+mod complete;
 mod fence;
+mod follow;
+mod interrupted;
+mod law;
+mod law_of_claims;
 mod repeat;
 mod reserve;
+mod resolve;
 mod standing;
 mod states;
 mod sweep;
@@ -21,13 +29,17 @@ pub use answer::{Answer, Certainty, Draft, HeldRound, OperationState, TokenRef};
 pub use commit::{
     Gone, INLINE_BYTES_MAX, INLINE_OPERATION_BYTES_MAX, RecordWrite, ReservationChange,
 };
+pub use law::{Law, Unlawful};
 pub use standing::{Inconsistent, Standing, UNSAVED_COUNTS_MAX};
 pub use sweep::SWEPT_OPERATIONS_MAX;
 
+use super::claim::OpenOperation;
 use super::ids::{Nonce, OperationId, ReservationId, ResourceId};
 use super::incident::Incident;
 use super::record::{LeaseId, Operation, Record, Round};
-use super::request::{Fence, Lookup, Purpose, Reserve, Transition};
+use super::request::{
+    Complete, Fence, Intent, Left, Lookup, Purpose, Reserve, Resolve, Ride, Transition,
+};
 use super::retention::When;
 use super::token::{Revision, Timeline};
 
@@ -46,10 +58,16 @@ const _: () = assert!(2 + 2 * FOLD_REQUESTS_MAX < FOLD_WRITES_MAX);
 pub enum Ask {
     /// Reserve; the nonce names the round if it is granted, on this lease.
     Reserve(Reserve, Nonce, LeaseId),
+    /// Reserve of a claim on a round that its holder has; the nonce tells this request's success from another's.
+    Ride(Box<Ride>, Nonce),
     /// Release; the nonce tells this request's success from another's.
-    Release(ReservationId, Nonce),
+    Release(ReservationId, Left, Nonce),
     /// Transition; the nonce tells this request's success from another's.
     Transition(Box<Transition>, Nonce),
+    /// Transition that names only the round of a claim; the nonce tells this request's success from another's.
+    Complete(Box<Complete>, Nonce),
+    /// A person resolves an operation; the nonce tells this request's success from another's.
+    Resolve(Box<Resolve>, Nonce),
     /// Fence.
     Fence(Fence),
     /// Is this round live? Asked by Renew, before and after the keepalive.
@@ -62,6 +80,44 @@ pub enum Ask {
     Sweep(Vec<OperationId>),
 }
 
+impl Ask {
+    /// The resource of which it delivers a message that is to be judged and carried out.
+    pub fn delivered(&self) -> Option<&ResourceId> {
+        match self {
+            Self::Transition(ask, _) => (ask.purpose == Purpose::Commit).then_some(&ask.resource),
+            Self::Complete(ask, _) => {
+                (ask.purpose == Purpose::Commit).then(|| ask.reservation.resource())
+            }
+            Self::Reserve(ask, ..) => ask.intent.as_ref().map(|_| &ask.resource),
+            Self::Ride(ask, _) => Some(ask.reservation.resource()),
+            Self::Release(..)
+            | Self::Resolve(..)
+            | Self::Fence(_)
+            | Self::Check(_)
+            | Self::Lookup(_)
+            | Self::Inspect
+            | Self::Sweep(_) => None,
+        }
+    }
+
+    /// The message that it brings, and of which resource.
+    pub fn message(&self) -> Option<(&ResourceId, &Intent)> {
+        match self {
+            Self::Transition(ask, _) => Some((&ask.resource, &ask.intent)),
+            Self::Reserve(ask, ..) => Some((&ask.resource, ask.intent.as_deref()?)),
+            Self::Ride(ask, _) => Some((ask.reservation.resource(), &ask.intent)),
+            Self::Complete(..)
+            | Self::Release(..)
+            | Self::Resolve(..)
+            | Self::Fence(_)
+            | Self::Check(_)
+            | Self::Lookup(_)
+            | Self::Inspect
+            | Self::Sweep(_) => None,
+        }
+    }
+}
+
 /// What came of one request.
 #[derive(Clone, Debug)]
 pub enum Judged {
@@ -69,6 +125,15 @@ pub enum Judged {
     Answered(Box<Draft>),
     /// It has to wait for the next commit.
     Later,
+    /// It cannot be judged by the law as it is believed to be; nothing of it was taken up.
+    Unlawful(Unlawful),
+    /// It can never work as asked; nothing of it was taken up.
+    Unfit {
+        /// Path of the field.
+        field: &'static str,
+        /// Completes the sentence.
+        reason: &'static str,
+    },
     /// A limit of the record was met; nothing of it was taken up.
     Limit {
         /// What there is too much of.
@@ -76,6 +141,17 @@ pub enum Judged {
         /// The limit.
         limit: usize,
     },
+}
+
+/// What is known of an operation.
+#[derive(Debug)]
+enum Known {
+    /// Nothing.
+    Unknown,
+    /// It was claimed, and is not finished.
+    Open(Box<OpenOperation>),
+    /// It is finished.
+    Finished(Box<Operation>),
 }
 
 /// One round of judging, for one resource.
@@ -86,6 +162,9 @@ pub struct Fold<'a> {
     when: When,
     revision: Option<Revision>,
     standing: &'a Standing,
+    law: &'a Law,
+    /// Whether anything was judged by the law.
+    lawful: bool,
     record: Record,
     /// Whether the record's last round holds the resource, as the fold has left it.
     live: Option<TokenRef>,
@@ -121,6 +200,8 @@ impl<'a> Fold<'a> {
             when,
             revision: standing.revision(),
             standing,
+            law: &Law::NoFile,
+            lawful: false,
             record,
             live,
             changed: false,
@@ -156,11 +237,17 @@ impl<'a> Fold<'a> {
     fn judge_now(&mut self, ask: &Ask) -> Judged {
         match ask {
             Ask::Reserve(ask, nonce, lease) => self.reserve(ask, *nonce, *lease),
-            Ask::Release(reservation, nonce) => self.release(reservation, *nonce),
+            Ask::Ride(ask, nonce) => self.ride(ask, *nonce),
+            Ask::Release(reservation, left, nonce) => self.release(reservation, *left, *nonce),
             Ask::Transition(ask, nonce) => match ask.purpose {
                 Purpose::Commit => self.transition(ask, *nonce),
-                Purpose::Validate => self.validate(ask, *nonce),
+                Purpose::Validate => self.validate(|trial| trial.transition(ask, *nonce)),
             },
+            Ask::Complete(ask, nonce) => match ask.purpose {
+                Purpose::Commit => self.complete(ask, *nonce),
+                Purpose::Validate => self.validate(|trial| trial.complete(ask, *nonce)),
+            },
+            Ask::Resolve(ask, nonce) => self.resolve(ask, *nonce),
             Ask::Fence(ask) => self.fence(ask),
             Ask::Check(reservation) => self.check(reservation),
             Ask::Lookup(ask) => self.lookup(ask),
@@ -184,6 +271,16 @@ impl<'a> Fold<'a> {
     fn holds(&self, reservation: &ReservationId) -> bool {
         self.live_round()
             .is_some_and(|(round, _)| round.nonce == reservation.round())
+    }
+
+    /// What is known of an operation. An open one is in the record, and so nowhere else.
+    fn known(&mut self, id: &OperationId) -> Known {
+        match self.record.open(id).cloned() {
+            Some(open) => Known::Open(Box::new(open)),
+            None => self
+                .find(id)
+                .map_or(Known::Unknown, |done| Known::Finished(Box::new(done))),
+        }
     }
 
     /// A finished operation, wherever it is kept. When it is nowhere, its absence becomes a guard if it could be elsewhere.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Draft, Fold, Judged, ReservationChange, TokenRef};
+use super::{Draft, Fold, Judged, ReservationChange};
+use crate::domain::claim::{PAST_CLAIMS_MAX, PastClaim};
 use crate::domain::decision::{Layer, Rule, Verdict};
-use crate::domain::ids::{Nonce, ReservationId};
+use crate::domain::ids::{Nonce, RequestId, ReservationId};
 use crate::domain::record::{LeaseId, PAST_ROUNDS_MAX, PastRound, Record, Round, RoundEnd};
-use crate::domain::request::{Reserve, Ttl};
+use crate::domain::request::{Left, Reserve, Ttl};
 
 /// A busy resource is asked for again after this part of the reservation's TTL,
 const BUSY_RETRY_PART: u32 = 10;
@@ -22,6 +23,9 @@ pub(super) fn busy_retry(ttl: Ttl) -> Duration {
 
 impl Fold<'_> {
     pub(super) fn reserve(&mut self, ask: &Reserve, nonce: Nonce, lease: LeaseId) -> Judged {
+        if let Some(intent) = &ask.intent {
+            return self.claim(ask, intent, nonce, lease);
+        }
         if let Some((round, _)) = self.live_round() {
             let draft = if round.nonce == nonce {
                 // Ours: the commit went through and only its reply was lost.
@@ -34,39 +38,29 @@ impl Fold<'_> {
             };
             return answered(self.holding(self.showing(draft)));
         }
-        let last = self.record.round.as_ref();
-        let by_request = last.filter(|round| round.request == ask.request);
-        // A round is known by its name too: a grant whose reply was lost may have ended, and others after it. Its name must
-        // not be given to a second round.
-        if let Some(end) = by_request
-            .and_then(|round| round.over)
-            .or_else(|| self.record.end_of(nonce))
-        {
-            let text =
-                "the reservation of this request is over; a new attempt needs a new request_id";
-            let rule = rule_of(Some(end));
-            return answered(self.showing(Draft::new(Verdict::Fenced, Layer::Fence, rule, text)));
+        if let Some(over) = self.request_over(ask.request, nonce) {
+            return answered(over);
         }
         if self.reservation == ReservationChange::End {
             // Overwriting the key would keep its creation, and the new round would get the old one's token.
             return Judged::Later;
         }
-        self.record.open_round(Round {
-            nonce,
-            request: ask.request,
-            holder: ask.holder.clone(),
-            ttl: ask.ttl,
-            lease,
-            base: self.timeline.base,
-            granted: None,
-            over: None,
-        });
-        self.live = Some(TokenRef::ThisCommit {
-            base: self.timeline.base,
-        });
-        self.reservation = ReservationChange::Grant(lease);
-        self.changed = true;
+        self.begin_round(ask, nonce, lease);
         answered(self.holding(self.showing(granted_now())))
+    }
+
+    /// The round that this request was granted is over.
+    pub(super) fn request_over(&self, request: RequestId, nonce: Nonce) -> Option<Draft> {
+        let last = self.record.round.as_ref();
+        let by_request = last.filter(|round| round.request == request);
+        // A round is known by its name too: a grant whose reply was lost may have ended, and others after it. Its name must
+        // not be given to a second round.
+        let end = by_request
+            .and_then(|round| round.over)
+            .or_else(|| self.record.end_of(nonce))?;
+        let text = "the reservation of this request is over; a new attempt needs a new request_id";
+        let draft = Draft::new(Verdict::Fenced, Layer::Fence, rule_of(Some(end)), text);
+        Some(self.showing(draft))
     }
 
     /// Another round holds the resource.
@@ -75,24 +69,25 @@ impl Fold<'_> {
         Draft::new(Verdict::Busy, Layer::Fence, Rule::Held, text).retry_after(busy_retry(round.ttl))
     }
 
-    pub(super) fn release(&mut self, reservation: &ReservationId, nonce: Nonce) -> Judged {
+    pub(super) fn release(
+        &mut self,
+        reservation: &ReservationId,
+        left: Left,
+        nonce: Nonce,
+    ) -> Judged {
         if self.holds(reservation) {
             if self.reservation != ReservationChange::Keep {
                 return Judged::Later;
             }
-            let mut draft = ended_now();
-            if let Some(round) = self.record.round.as_mut() {
-                round.over = Some(RoundEnd::Released(nonce.mark()));
-                draft = draft.freeing(round.lease);
-            }
-            self.live = None;
-            self.reservation = ReservationChange::End;
-            self.changed = true;
+            let draft = self.end_round(ended_now(), nonce, left);
             return answered(self.showing(draft));
         }
         let draft = match self.record.end_of(reservation.round()) {
             // Ours: the commit went through and only its reply was lost.
-            Some(RoundEnd::Released(by)) if by == nonce.mark() => ended_now(),
+            Some(RoundEnd::Released(by)) if by == nonce.mark() => {
+                let incident = self.left_behind(reservation.round());
+                ended_now().incident(incident)
+            }
             end => {
                 let rule = rule_of(end);
                 Draft::new(Verdict::Replayed, Layer::Replay, rule, over_text(rule))
@@ -162,7 +157,19 @@ fn answered(draft: Draft) -> Judged {
 
 impl Record {
     /// Begins a round. The one before it is remembered for a while, so that its late release still gets the right answer.
-    fn open_round(&mut self, round: Round) {
+    pub(super) fn open_round(&mut self, ask: &Reserve, nonce: Nonce, lease: LeaseId, base: u64) {
+        let round = Round {
+            nonce,
+            request: ask.request,
+            holder: ask.holder.clone(),
+            ttl: ask.ttl,
+            lease,
+            base,
+            granted: None,
+            over: None,
+            claimed: None,
+            claims: 0,
+        };
         if let Some(before) = self.round.replace(round) {
             let end = before
                 .over
@@ -174,6 +181,15 @@ impl Record {
                 nonce: before.nonce,
                 end,
             });
+            if let (1, Some(operation)) = (before.claims, before.claimed) {
+                if self.past_claims.len() >= PAST_CLAIMS_MAX {
+                    self.past_claims.remove(0);
+                }
+                self.past_claims.push(PastClaim {
+                    round: before.nonce,
+                    operation,
+                });
+            }
         }
     }
 

@@ -165,7 +165,7 @@ impl Standing {
         ids.is_subset(&self.known_absent)
     }
 
-    /// Whether the record knows a round by this name, live or over.
+    /// Whether the record knows a round by this name, live or over, or a claim by the request that it was granted to.
     pub fn names(&self, round: Nonce) -> bool {
         let last = self.record.round.as_ref();
         last.is_some_and(|last| last.nonce == round)
@@ -174,6 +174,11 @@ impl Standing {
                 .past_rounds
                 .iter()
                 .any(|past| past.nonce == round)
+            || self
+                .record
+                .open
+                .iter()
+                .any(|open| open.claim.nonce == round)
     }
 
     /// An operation in a key of its own. One whose time has come may have been removed since it was seen.

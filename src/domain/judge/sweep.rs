@@ -1,13 +1,16 @@
 //! Retention: what is too old to be judged, what is removed with a write that is made anyway, and what a sweep removes of a
 //! resource that nobody touches.
 
-use super::alert::Found;
+use std::sync::Arc;
+
+use super::alert::{About, Found};
+use super::law::Terms;
 use super::transition::Objection;
-use super::{Draft, Fold, Judged};
+use super::{Draft, Fold, Judged, Law};
 use crate::domain::decision::{Layer, Rule, Verdict};
-use crate::domain::ids::{Nonce, OperationId};
+use crate::domain::ids::OperationId;
 use crate::domain::record::Record;
-use crate::domain::request::{Intent, Transition};
+use crate::domain::request::Transition;
 use crate::domain::retention::When;
 
 /// Most operations in keys of their own that one sweep of a resource removes.
@@ -26,13 +29,20 @@ pub(super) fn too_old_draft() -> Draft {
 }
 
 impl Fold<'_> {
+    /// Whether what was made then may have been forgotten. How long is remembered is for the law in force to say.
+    pub(super) fn too_old_now(&mut self, made_ms: u64) -> bool {
+        self.lawful = true;
+        self.when.too_old(made_ms)
+    }
+
     /// Refuses what may have been done, answered and forgotten. It needs no entry of its own: it stays too old.
     pub(super) fn too_old(&mut self, ask: &Transition) -> Judged {
         let draft = too_old_draft();
         let found = Found::new(Verdict::Expired, Rule::TooOld, draft.explanation());
-        let mut incident = self.found(ask, found, None);
+        let about = About::message(ask, None);
+        let mut incident = self.found(&about, found);
         let result = ask.result.clone().filter(|result| !result.is_empty());
-        let evidence = result.map(|result| self.evidence_of(ask, result));
+        let evidence = result.map(|result| self.evidence_of(&about, result));
         incident.evidence.extend(evidence);
         let id = incident.id.clone();
         self.incident(incident);
@@ -41,19 +51,23 @@ impl Fold<'_> {
     }
 
     /// Judges on a copy: what it would write is thrown away.
-    pub(super) fn validate(&mut self, ask: &Transition, nonce: Nonce) -> Judged {
+    pub(super) fn validate(&mut self, judge: impl FnOnce(&mut Self) -> Judged) -> Judged {
         if self.writes() {
             // What is about to be written is no fact yet.
             return Judged::Later;
         }
         let mut trial = self.clone();
-        let judged = trial.transition(ask, nonce);
+        let judged = judge(&mut trial);
         self.absent = trial.absent;
+        self.lawful |= trial.lawful;
         match judged {
-            Judged::Answered(draft) => {
-                Judged::Answered(Box::new(draft.told_only(self.bare_snapshot())))
-            }
-            other @ (Judged::Later | Judged::Limit { .. }) => other,
+            Judged::Answered(draft) => Judged::Answered(Box::new(
+                draft.told_only(self.bare_snapshot(Arc::default())),
+            )),
+            other @ (Judged::Later
+            | Judged::Unlawful(_)
+            | Judged::Unfit { .. }
+            | Judged::Limit { .. }) => other,
         }
     }
 
@@ -73,6 +87,12 @@ impl Fold<'_> {
         if self.writes() {
             return Judged::Later;
         }
+        if matches!(self.law, Law::Unreadable(_)) {
+            // For how long anything is kept is not known here.
+            return Judged::Answered(Box::new(Draft::swept()));
+        }
+        // How long is for the law in force to say.
+        self.lawful = true;
         let When { now, .. } = self.when;
         for id in apart.iter().take(SWEPT_OPERATIONS_MAX) {
             let inline = self.record.operations.iter().any(|found| found.id == *id);
@@ -105,6 +125,7 @@ impl Fold<'_> {
             return false;
         };
         let busy = self.live.is_some() || record.spilled > 0 || !record.operations.is_empty();
+        let busy = busy || record.has_unsettled();
         if busy || !touched.until(forget).is_over(self.when.now) {
             return false;
         }
@@ -119,7 +140,8 @@ impl Fold<'_> {
     fn is_spent(&self) -> bool {
         let record = &self.record;
         let held = self.live.is_some() || record.state.is_some();
-        if held || record.spilled > 0 || !record.operations.is_empty() {
+        let finished = record.spilled > 0 || !record.operations.is_empty();
+        if held || finished || record.has_unsettled() {
             return false;
         }
         let remembers = record.round.is_some() || record.forgotten.is_some();
@@ -130,12 +152,19 @@ impl Fold<'_> {
 }
 
 impl Record {
-    /// Whether it was forgotten, and the intent would begin it anew.
-    pub(super) fn is_forgotten_for(&self, intent: &Intent) -> Option<Objection> {
-        let asks_for_it = intent.movement.is_some() || !intent.identity.is_empty();
-        (self.forgotten.is_some() && asks_for_it).then_some(Objection {
-            verdict: Verdict::Rejected,
-            rule: Rule::Forgotten,
-        })
+    /// Whether the effect of an operation is under way, or may have been: that is kept until it is settled, however long that
+    /// takes. What was given back with nothing done is as if it had never been seen, and goes with the record.
+    fn has_unsettled(&self) -> bool {
+        self.open.iter().any(|open| !open.claim.returned)
+    }
+
+    /// Whether it was forgotten, and the request would begin it anew.
+    pub(super) fn is_forgotten_for(&self, terms: &Terms<'_>) -> Option<Objection> {
+        let asks_for_it = terms.moves || !terms.compare.is_empty();
+        (self.forgotten.is_some() && asks_for_it).then_some(Objection::new(
+            Verdict::Rejected,
+            Rule::Forgotten,
+            Layer::State,
+        ))
     }
 }

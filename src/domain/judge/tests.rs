@@ -7,15 +7,24 @@
 )]
 
 mod bounds;
+mod by_machine;
+mod claimed_events;
+mod claims;
 mod evidence;
 mod fences;
 mod folds;
+mod keeping;
+mod lawful;
+mod machine_model;
+mod machine_sketch;
 mod message;
 mod model;
 mod play;
 mod replays;
+mod resolutions;
 mod retention;
 mod rounds;
 mod sequences;
 mod states;
+mod versions;
 mod wishes;

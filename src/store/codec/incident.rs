@@ -8,8 +8,8 @@ use super::operation::{
 use super::{at_most, field, moment, nonce, nonce_bytes, seconds};
 use crate::domain::decision::IncidentId;
 use crate::domain::digest::{ContentDigest, FIELDS_TOLD_MAX};
-use crate::domain::ids::{Holder, Kind, OperationId, ResourceId, StateName};
-use crate::domain::incident::{Closing, Evidence, Incident, Reason, verdict_code};
+use crate::domain::ids::{Holder, Kind, OperationId, Reason, ResourceId, StateName};
+use crate::domain::incident::{Closing, Evidence, Incident, verdict_code};
 use crate::domain::invalid::Invalid;
 use crate::proto::store_v1 as pb;
 
@@ -21,13 +21,17 @@ pub(super) fn to_message(incident: &Incident) -> pb::Incident {
         id: incident.id.0.clone(),
         kind: incident.resource.kind().as_str().to_owned(),
         resource_id: incident.resource.id().to_owned(),
-        operation: incident.operation.as_str().to_owned(),
+        operation: incident
+            .operation
+            .as_ref()
+            .map(|operation| operation.as_str().to_owned())
+            .unwrap_or_default(),
         verdict: verdict_code(incident.verdict).into(),
         rule: incident.rule.as_str().to_owned(),
         explanation: incident.explanation.clone(),
         time_ms: incident.time_ms,
         first_digest: maybe_digest_bytes(incident.first_digest.as_ref()),
-        digest: digest_bytes(&incident.digest),
+        digest: maybe_digest_bytes(incident.digest.as_ref()),
         evidence: evidence.map(|evidence| result_to_message(&evidence.result)),
         state: incident
             .state
@@ -61,7 +65,7 @@ pub(super) fn to_message(incident: &Incident) -> pb::Incident {
 
 pub(super) fn from_message(message: pb::Incident) -> Result<Incident, Invalid> {
     let kind = field("kind", Kind::parse(&message.kind))?;
-    let digest = digest_from_bytes("digest", &message.digest)?;
+    let digest = maybe_digest("digest", &message.digest)?;
     let sender = match message.sender.as_str() {
         "" => None,
         sender => Some(field("sender", Holder::parse(sender))?),
@@ -84,7 +88,11 @@ pub(super) fn from_message(message: pb::Incident) -> Result<Incident, Invalid> {
     Ok(Incident {
         id: IncidentId(message.id),
         resource: field("resource_id", ResourceId::new(kind, &message.resource_id))?,
-        operation: field("operation", OperationId::parse(&message.operation))?,
+        operation: if message.operation.is_empty() {
+            None
+        } else {
+            Some(field("operation", OperationId::parse(&message.operation))?)
+        },
         verdict: verdict("verdict", message.verdict)?,
         rule: rule("rule", &message.rule)?,
         explanation: message.explanation,

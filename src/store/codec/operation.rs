@@ -2,13 +2,15 @@
 
 use bytes::Bytes;
 
+use super::claim;
 use super::refer::{Names, numbered};
-use super::{field, less, missing, nonce, plus};
+use super::{field, less, mark, missing, nonce, plus};
 use crate::domain::decision::{Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme, FieldHashes};
-use crate::domain::ids::{Mark, Nonce, OperationId, StateName};
+use crate::domain::ids::{EventName, Mark, Nonce, OperationId, StateName};
 use crate::domain::incident::{verdict_code, verdict_from_code};
 use crate::domain::invalid::Invalid;
+use crate::domain::machine::MachineVersion;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{Deliveries, Operation, Raised};
 use crate::domain::retention::StoreTime;
@@ -127,11 +129,27 @@ pub(super) fn to_message<'a>(
             .collect(),
         raised: operation.raised.bits(),
         fields: Bytes::copy_from_slice(operation.fields.as_bytes()),
+        fields_salt: operation
+            .fields
+            .salt()
+            .map(|salt| Bytes::copy_from_slice(salt.as_bytes()))
+            .unwrap_or_default(),
         expiry: less(
             operation.expiry,
             before.kept_s.wrapping_add(operation.time_ms / 1000),
         ),
         deliveries: operation.deliveries.unsaid(),
+        event: operation
+            .event
+            .as_ref()
+            .map(|event| event.as_str().to_owned())
+            .unwrap_or_default(),
+        machine_version: version_number(operation.machine),
+        keeps_retrying: operation.keeps_retrying,
+        resolution: operation
+            .resolved
+            .as_deref()
+            .map(claim::resolution_to_message),
     }
 }
 
@@ -193,11 +211,41 @@ pub(super) fn from_message(
             })
             .collect::<Result<_, _>>()?,
         raised: Raised::from_bits(message.raised),
-        fields: FieldHashes::from_bytes(&message.fields)
-            .ok_or_else(|| Invalid::new("operation.fields is no list of field hashes"))?,
+        fields: salted(
+            fields("operation.fields", &message.fields)?,
+            &message.fields_salt,
+        )?,
         expiry: plus(message.expiry, before.kept_s.wrapping_add(time_ms / 1000)),
         deliveries: Deliveries::said(message.deliveries),
+        event: if message.event.is_empty() {
+            None
+        } else {
+            Some(field("operation.event", EventName::parse(&message.event))?)
+        },
+        machine: MachineVersion::new(message.machine_version),
+        keeps_retrying: message.keeps_retrying,
+        resolved: message
+            .resolution
+            .map(claim::resolution_from_message)
+            .transpose()?,
     })
+}
+
+/// 0: none.
+pub(super) fn version_number(version: Option<MachineVersion>) -> u32 {
+    version.map_or(0, MachineVersion::get)
+}
+
+pub(super) fn fields(name: &str, bytes: &[u8]) -> Result<FieldHashes, Invalid> {
+    FieldHashes::from_bytes(bytes)
+        .ok_or_else(|| Invalid::new(format!("{name} is no list of field hashes")))
+}
+
+fn salted(fields: FieldHashes, salt: &[u8]) -> Result<FieldHashes, Invalid> {
+    if salt.is_empty() {
+        return Ok(fields);
+    }
+    Ok(fields.salted_by(mark("operation.fields_salt", salt)?))
 }
 
 /// An operation in a key of its own.

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::operation::{self, Before};
+use super::claim;
+use super::operation::{self, Before, version_number};
 use super::refer::{Names, numbered};
 use super::{at_most, exactly, field, less, mark, moment, nonce, nonce_bytes, plus, seconds};
-use crate::domain::ids::{Holder, IdentityName, IdentityValue, Nonce, RequestId, StateName};
+use crate::domain::claim::{OPEN_OPERATIONS_MAX, PAST_CLAIMS_MAX, RETURNED_OPERATIONS_MAX};
+use crate::domain::ids::{
+    Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, StateName,
+};
 use crate::domain::invalid::Invalid;
+use crate::domain::machine::MachineVersion;
 use crate::domain::record::{
     IDENTITY_NAMES_REMEMBERED_MAX, LeaseId, NamedValue, PAST_ROUNDS_MAX, PastRound,
     REPLACED_VALUES_MAX, Record, Round, RoundEnd, STATES_REMEMBERED_MAX, ValueHash, Visit,
@@ -15,11 +20,16 @@ use crate::domain::request::Ttl;
 use crate::domain::token::Revision;
 use crate::proto::store_v1 as pb;
 
+/// Most open operations of a record: those whose claims count, and those given back.
+const OPEN_MAX: usize = OPEN_OPERATIONS_MAX + RETURNED_OPERATIONS_MAX;
+
 pub(super) fn to_message(record: &Record) -> pb::Record {
     // What is written must be read again: these limits are checked on decode.
     debug_assert!(record.visits.len() <= STATES_REMEMBERED_MAX);
     debug_assert!(record.identity.len() <= IDENTITY_NAMES_REMEMBERED_MAX);
     debug_assert!(record.past_rounds.len() <= PAST_ROUNDS_MAX);
+    debug_assert!(record.open.len() <= OPEN_MAX);
+    debug_assert!(record.past_claims.len() <= PAST_CLAIMS_MAX);
     let mut visits: Vec<_> = record.visits.iter().collect();
     visits.sort_by_key(|(_, visit)| visit.entered);
     let last_round = record.round.iter().map(|round| round.nonce);
@@ -40,6 +50,16 @@ pub(super) fn to_message(record: &Record) -> pb::Record {
         operations.push(operation::to_message(operation, &mut names, before));
         before = before.then(operation);
     }
+    let past_claims = record
+        .past_claims
+        .iter()
+        .map(|past| claim::past_to_message(past, &mut names))
+        .collect();
+    let open = record
+        .open
+        .iter()
+        .map(|open| claim::to_message(open, &mut names))
+        .collect();
     pb::Record {
         moves: (record.moves != last_entered).then_some(record.moves),
         state: state_number,
@@ -58,6 +78,9 @@ pub(super) fn to_message(record: &Record) -> pb::Record {
         spilled: record.spilled,
         touched: less(record.touched, before.time_s()),
         forgotten: seconds(record.forgotten),
+        machine_version: version_number(record.machine),
+        past_claims,
+        open,
         other_states: names.states_beyond(visits.len()),
         other_rounds: names.rounds_beyond(rounds_remembered),
     }
@@ -71,6 +94,8 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
         IDENTITY_NAMES_REMEMBERED_MAX,
     )?;
     at_most("past_rounds", message.past_rounds.len(), PAST_ROUNDS_MAX)?;
+    at_most("open", message.open.len(), OPEN_MAX)?;
+    at_most("past_claims", message.past_claims.len(), PAST_CLAIMS_MAX)?;
     let visits = visits_from_messages(message.visits)?;
     let last_entered = visits.last().map_or(0, |(_, visit)| visit.entered);
     let mut states: Vec<StateName> = visits.iter().map(|(state, _)| state.clone()).collect();
@@ -107,9 +132,20 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
         round,
         past_rounds,
         operations,
+        open: message
+            .open
+            .into_iter()
+            .map(|open| claim::from_message(open, &states, &rounds))
+            .collect::<Result<_, _>>()?,
+        past_claims: message
+            .past_claims
+            .iter()
+            .map(|past| claim::past_from_message(past, &rounds))
+            .collect::<Result<_, _>>()?,
         spilled: message.spilled,
         touched: plus(message.touched, before.time_s()),
         forgotten: moment(message.forgotten),
+        machine: MachineVersion::new(message.machine_version),
     })
 }
 
@@ -175,7 +211,11 @@ fn value_to_message((name, value): (&IdentityName, &NamedValue)) -> pb::NamedVal
     debug_assert!(value.replaced.len() <= REPLACED_VALUES_MAX);
     pb::NamedValue {
         name: name.as_str().to_owned(),
-        value: value.current.as_str().to_owned(),
+        value: value
+            .current
+            .as_ref()
+            .map(|value| value.as_str().to_owned())
+            .unwrap_or_default(),
         replaced: value.replaced.iter().map(|hash| hash.0).collect(),
     }
 }
@@ -188,7 +228,14 @@ fn value_from_message(message: &pb::NamedValue) -> Result<(IdentityName, NamedVa
     )?;
     let name = field("identity.name", IdentityName::parse(&message.name))?;
     let value = NamedValue {
-        current: field("identity.value", IdentityValue::parse(&message.value))?,
+        current: if message.value.is_empty() {
+            None
+        } else {
+            Some(field(
+                "identity.value",
+                IdentityValue::parse(&message.value),
+            )?)
+        },
         replaced: message.replaced.iter().copied().map(ValueHash).collect(),
     };
     Ok((name, value))
@@ -210,6 +257,12 @@ fn round_to_message(round: &Round) -> pb::Round {
         over: round.over.map(|end| pb::RoundEnd {
             released_by: released_by(end),
         }),
+        claimed: round
+            .claimed
+            .as_ref()
+            .map(|operation| operation.as_str().to_owned())
+            .unwrap_or_default(),
+        claims: round.claims,
     }
 }
 
@@ -237,6 +290,15 @@ fn round_from_message(message: pb::Round) -> Result<Round, Invalid> {
             .over
             .map(|over| round_end("round.over", &over.released_by))
             .transpose()?,
+        claimed: if message.claimed.is_empty() {
+            None
+        } else {
+            Some(field(
+                "round.claimed",
+                OperationId::parse(&message.claimed),
+            )?)
+        },
+        claims: message.claims,
     })
 }
 

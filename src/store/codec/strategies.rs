@@ -1,5 +1,7 @@
 //! Any value that can be stored, for the tests.
 
+mod claims;
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -8,21 +10,25 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::domain::claim::PAST_CLAIMS_MAX;
 use crate::domain::decision::{IncidentId, Rule, Verdict};
-use crate::domain::digest::{ContentDigest, DigestScheme, FieldHashes};
+use crate::domain::digest::{Beside, ContentDigest, DigestScheme, FieldHashes};
 use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Kind, Mark, Nonce, OperationId, RequestId, ResourceId,
-    StateName,
+    EventName, Holder, IdentityName, IdentityValue, Kind, Mark, Nonce, OperationId, Reason,
+    RequestId, ResourceId, StateName,
 };
-use crate::domain::incident::{Closing, Evidence, Incident, Reason, verdict_from_code};
+use crate::domain::incident::{Closing, Evidence, Incident, verdict_from_code};
+use crate::domain::machine::{DigestRule, Filed, Lineage, MachineHash, MachineVersion, Renaming};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
     Deliveries, LeaseId, NamedValue, Operation, PastRound, Raised, Record, Round, RoundEnd,
     ValueHash, Visit,
 };
-use crate::domain::request::Ttl;
+use crate::domain::request::{Identity, Intent, Interrupted, Move, Ttl};
 use crate::domain::retention::StoreTime;
 use crate::domain::token::Revision;
+
+use claims::{open_operations, past_claims, resolutions};
 
 pub(super) fn nonces() -> impl Strategy<Value = Nonce> {
     any::<[u8; 16]>().prop_map(Nonce::from_bytes)
@@ -57,6 +63,7 @@ pub(super) fn rules() -> impl Strategy<Value = Rule> {
         Rule::AlreadyMoved,
         Rule::TokenEnded,
         Rule::NoState,
+        Rule::Voided,
     ])
 }
 
@@ -100,6 +107,48 @@ pub(super) fn moments() -> impl Strategy<Value = Option<StoreTime>> {
     option::of((1..=u64::MAX).prop_map(StoreTime::from_seconds))
 }
 
+fn events() -> impl Strategy<Value = EventName> {
+    names().prop_map(|name| EventName::parse(&name).unwrap())
+}
+
+fn versions() -> impl Strategy<Value = Option<MachineVersion>> {
+    (0..=MachineVersion::MAX).prop_map(MachineVersion::new)
+}
+
+/// Machines as they are kept; what their files say is not looked at.
+pub(super) fn filed() -> impl Strategy<Value = Filed> {
+    let events = btree_map(events(), option::of(events()), 0..4);
+    let pointers = || vec("[a-z]{1,3}", 1..3);
+    let rules = prop_oneof![
+        Just(DigestRule::Whole),
+        pointers().prop_map(DigestRule::Include),
+        pointers().prop_map(DigestRule::Exclude),
+        Just(DigestRule::None),
+    ];
+    let digests = btree_map(self::events(), rules, 0..3);
+    let renaming = (btree_map(states(), states(), 0..4), events, digests);
+    let renaming = renaming.prop_map(|(states, events, digests)| Renaming {
+        states,
+        events,
+        digests,
+    });
+    let version = (1..=MachineVersion::MAX).prop_map(|number| MachineVersion::new(number).unwrap());
+    let lineage = vec((version.clone(), renaming), 0..4).prop_map(Lineage::of);
+    let kind = names().prop_map(|name| Kind::parse(&name).unwrap());
+    let source = vec(any::<u8>(), 0..40).prop_map(Bytes::from);
+    let what = (kind, version, any::<[u8; 32]>(), source);
+    (what, any::<u64>(), lineage).prop_map(|((kind, version, hash, source), time_ms, lineage)| {
+        Filed {
+            kind,
+            version,
+            hash: MachineHash::from_bytes(hash),
+            source,
+            time_ms,
+            lineage,
+        }
+    })
+}
+
 pub(super) fn operations() -> impl Strategy<Value = Operation> {
     (
         (operation_ids(), digests(), verdicts(), rules(), results()),
@@ -108,14 +157,19 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
             option::of(states()),
             vec(states(), 0..4),
             any::<u32>(),
-            field_hashes(),
+            option::of(resolutions()),
+            (field_hashes(), option::of(any::<[u8; 6]>())),
             moments(),
             any::<u32>(),
         ),
+        (option::of(events()), versions(), any::<bool>()),
     )
         .prop_map(
-            |((id, digest, verdict, rule, result), (time_ms, mark, round), rest)| {
-                let (state, expected, raised, fields, expiry, deliveries) = rest;
+            |((id, digest, verdict, rule, result), (time_ms, mark, round), rest, law)| {
+                let (event, machine, keeps_retrying) = law;
+                let (state, expected, raised, resolved, fields, expiry, deliveries) = rest;
+                let (fields, salt) = fields;
+                let fields = FieldHashes::from_bytes(&fields).unwrap();
                 Operation {
                     id,
                     digest,
@@ -128,9 +182,17 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                     state,
                     expected,
                     raised: Raised::from_bits(raised),
-                    fields: FieldHashes::from_bytes(&fields).unwrap(),
+                    resolved,
+                    // Nothing is kept that could be salted.
+                    fields: match salt {
+                        Some(salt) => fields.salted_by(Mark::from_bytes(salt)),
+                        None => fields,
+                    },
                     expiry,
                     deliveries: Deliveries::said(deliveries),
+                    event,
+                    machine,
+                    keeps_retrying,
                 }
             },
         )
@@ -145,17 +207,22 @@ pub(super) fn rounds() -> impl Strategy<Value = Round> {
         (nonces(), any::<[u8; 16]>(), option::of("\\PC{1,20}")),
         (3..=86_400_u32, any::<i64>(), any::<u64>()),
         (0..=i64::MAX, option::of(round_ends())),
+        (option::of(operation_ids()), any::<u32>()),
     )
         .prop_map(
-            |((nonce, request, holder), (ttl, lease, base), (granted, over))| Round {
-                nonce,
-                request: RequestId::from_bytes(request),
-                holder: holder.map(|holder| Holder::parse(&holder).unwrap()),
-                ttl: Ttl::from_seconds(ttl).unwrap(),
-                lease: LeaseId(lease),
-                base,
-                granted: Revision::from_etcd(granted),
-                over,
+            |((nonce, request, holder), (ttl, lease, base), (granted, over), (claimed, claims))| {
+                Round {
+                    nonce,
+                    request: RequestId::from_bytes(request),
+                    holder: holder.map(|holder| Holder::parse(&holder).unwrap()),
+                    ttl: Ttl::from_seconds(ttl).unwrap(),
+                    lease: LeaseId(lease),
+                    base,
+                    granted: Revision::from_etcd(granted),
+                    over,
+                    claimed,
+                    claims,
+                }
             },
         )
 }
@@ -180,8 +247,9 @@ pub(super) fn visits() -> impl Strategy<Value = BTreeMap<StateName, Visit>> {
 
 pub(super) fn identities() -> impl Strategy<Value = BTreeMap<IdentityName, NamedValue>> {
     let name = names().prop_map(|name| IdentityName::parse(&name).unwrap());
-    let value = ("\\PC{1,20}", vec(hashes(), 0..5)).prop_map(|(current, replaced)| NamedValue {
-        current: IdentityValue::parse(&current).unwrap(),
+    let current = option::of("\\PC{1,20}");
+    let value = (current, vec(hashes(), 0..5)).prop_map(|(current, replaced)| NamedValue {
+        current: current.map(|current| IdentityValue::parse(&current).unwrap()),
         replaced,
     });
     btree_map(name, value, 0..4)
@@ -192,11 +260,19 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
     (
         (any::<u64>(), option::of(states()), visits(), identities()),
         (option::of(rounds()), vec(past, 0..=8)),
-        (vec(operations(), 0..4), any::<u64>(), moments(), moments()),
+        (
+            vec(operations(), 0..4),
+            vec(open_operations(), 0..4),
+            vec(past_claims(), 0..=PAST_CLAIMS_MAX),
+            any::<u64>(),
+            moments(),
+            moments(),
+            versions(),
+        ),
     )
         .prop_map(
             |((moves, state, visits, identity), (round, past_rounds), rest)| {
-                let (operations, spilled, touched, forgotten) = rest;
+                let (operations, open, past_claims, spilled, touched, forgotten, machine) = rest;
                 Record {
                     moves,
                     state,
@@ -205,9 +281,12 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
                     round,
                     past_rounds,
                     operations,
+                    open,
+                    past_claims,
                     spilled,
                     touched,
                     forgotten,
+                    machine,
                 }
             },
         )
@@ -230,11 +309,16 @@ pub(super) fn closings() -> impl Strategy<Value = Closing> {
 
 pub(super) fn incidents() -> impl Strategy<Value = Incident> {
     (
-        ("\\PC{1,12}", "[a-z]{1,4}", "\\PC{1,12}", operation_ids()),
+        (
+            "\\PC{1,12}",
+            "[a-z]{1,4}",
+            "\\PC{1,12}",
+            option::of(operation_ids()),
+        ),
         (verdicts(), rules(), "\\PC{0,40}", 1..=u64::MAX),
         (
             option::of(digests()),
-            digests(),
+            option::of(digests()),
             option::of((results(), option::of(nonces()))),
             option::of(states()),
             moments(),

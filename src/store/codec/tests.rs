@@ -8,13 +8,14 @@ use super::operation::Before;
 use super::refer::Names;
 use super::strategies::{incidents, nonces, operations, records};
 use super::*;
+use crate::domain::claim::{Claim, OpenOperation, Seat};
 use crate::domain::decision::{Rule, Verdict};
-use crate::domain::digest::{ContentDigest, FieldHashes};
+use crate::domain::digest::{Beside, ContentDigest, FieldHashes};
 use crate::domain::ids::{Holder, Kind, RequestId, ResourceId, StateName};
 use crate::domain::incident::Evidence;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{Deliveries, LeaseId, Raised, Round, RoundEnd, ValueHash, Visit};
-use crate::domain::request::Ttl;
+use crate::domain::request::{Identity, Intent, Interrupted, Move, Ttl};
 use crate::domain::token::Revision;
 use crate::store::keys::{Keys, Prefix};
 
@@ -68,10 +69,14 @@ fn finished(id: &str, rule: Rule, body: &'static [u8]) -> Operation {
         state: None,
         expected: Vec::new(),
         raised: Raised::default(),
+        resolved: None,
         // As three fields leave them.
         fields: FieldHashes::from_bytes(&[0x40, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]).unwrap(),
         expiry: Some(StoreTime::from_seconds(1_790_345_947)),
         deliveries: Deliveries::default(),
+        event: None,
+        machine: None,
+        keeps_retrying: false,
     }
 }
 
@@ -132,6 +137,8 @@ fn the_usual_records_take_no_more_bytes_than_they_did() {
         base: 1_790_000_000 << 21,
         granted: Revision::from_etcd(1_000_000),
         over: Some(RoundEnd::Released(Mark::from_bytes([3; 6]))),
+        claimed: None,
+        claims: 0,
     });
     for operation in &mut held.operations {
         operation.round = Some(Nonce::from_bytes([1; 16]));
@@ -140,6 +147,37 @@ fn the_usual_records_take_no_more_bytes_than_they_did() {
         visit.values = [ValueHash(u64::MAX)].into();
     }
     at_most(483, "two moves under a round, with identity values", &held);
+    held.open.push(OpenOperation {
+        judged: None,
+        intent: Intent {
+            event: None,
+            operation: OperationId::parse("evt_1NXWPnCo6bFb1KQto6").unwrap(),
+            identity: Identity::new(),
+            digest: ContentDigest::of_json(br#"{"amount":1000}"#).unwrap(),
+            from: vec![state("paid")],
+            movement: Some(Move {
+                to: Some(state("shipped")),
+                ..Move::default()
+            }),
+            interrupted: Interrupted::Ask,
+            beside: Beside::default(),
+            made_ms: None,
+        },
+        claim: Claim {
+            nonce: Nonce::from_bytes([1; 16]),
+            request: RequestId::from_bytes([2; 16]),
+            round: Nonce::from_bytes([1; 16]),
+            seat: Seat::Own,
+            attempts: 1,
+            time_ms: 1_790_000_000_000,
+            returned: false,
+            raised: Raised::default(),
+            resolved: None,
+        },
+        // As one field leaves it.
+        fields: FieldHashes::from_bytes(&[0x40, 0, 1, 2, 3]).unwrap(),
+    });
+    at_most(633, "the same with an open claim", &held);
 }
 
 #[test]
@@ -148,13 +186,13 @@ fn an_empty_result_that_was_reported_differs_from_none() {
     let mut incident = Incident {
         id: IncidentId("inc-1".to_owned()),
         resource: resource(),
-        operation: OperationId::parse("op").unwrap(),
+        operation: Some(OperationId::parse("op").unwrap()),
         verdict: Verdict::Fenced,
         rule: Rule::Overtaken,
         explanation: String::new(),
         time_ms: 0,
         first_digest: None,
-        digest: ContentDigest::none(),
+        digest: Some(ContentDigest::none()),
         evidence: Vec::new(),
         more_evidence: 0,
         state: None,
@@ -169,7 +207,7 @@ fn an_empty_result_that_was_reported_differs_from_none() {
     let empty = Evidence {
         result: StoredResult::default(),
         round: None,
-        digest: ContentDigest::none(),
+        digest: Some(ContentDigest::none()),
         sender: None,
         time_ms: 0,
     };
@@ -180,6 +218,17 @@ fn an_empty_result_that_was_reported_differs_from_none() {
             decode_incident(&key, &incident.id, &value).unwrap(),
             incident
         );
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_machine_is_read_as_it_was_written(filed in strategies::filed()) {
+        let key = keys().machine(&filed.kind);
+        let value = encode_machine(&key, &filed);
+        prop_assert_eq!(&decode_machine(&key, &filed.kind, &value).unwrap(), &filed);
+        let other = Kind::parse("another-kind").unwrap();
+        prop_assert!(decode_machine(&key, &other, &value).is_err());
     }
 }
 
@@ -264,7 +313,7 @@ fn a_field_outside_its_limits_is_named() {
             ..pb::Record::default()
         })
     };
-    assert!(operation(&|o| o.verdict = 4).contains("operation.verdict is 4"));
+    assert!(operation(&|o| o.verdict = 11).contains("operation.verdict is 11"));
     assert!(operation(&|o| o.rule = 99).contains("operation.rule is 99"));
     let named = |o: &mut pb::Operation| (o.rule, o.rule_name) = (0, "NEW".to_owned());
     assert!(operation(&named).contains("operation.rule_name is \"NEW\""));

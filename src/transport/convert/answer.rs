@@ -28,6 +28,8 @@ pub(crate) fn renewed(renewed: Reserved) -> pb::RenewResponse {
 pub(crate) fn known(known: Known) -> pb::LookupResponse {
     let state = match known.state {
         OperationState::NeverSeen => pb::OperationState::NeverSeen,
+        OperationState::Running => pb::OperationState::Running,
+        OperationState::Interrupted => pb::OperationState::Interrupted,
         OperationState::Done => pb::OperationState::Done,
         OperationState::DoneEmpty => pb::OperationState::DoneEmpty,
         OperationState::Refused => pb::OperationState::Refused,
@@ -91,6 +93,14 @@ pub(crate) fn snapshot(snapshot: Snapshot) -> pb::Snapshot {
         live_holder,
         live_for,
         revision: snapshot.revision.map_or(0, revision),
+        machine_version: snapshot.machine.map_or(0, |version| {
+            i32::try_from(version.get()).unwrap_or(i32::MAX)
+        }),
+        allowed_events: snapshot
+            .allowed
+            .iter()
+            .map(|event| event.as_str().to_owned())
+            .collect(),
     }
 }
 
@@ -108,7 +118,9 @@ pub(super) fn verdict(verdict: Verdict) -> pb::Verdict {
         Verdict::Granted => pb::Verdict::Granted,
         Verdict::Applied => pb::Verdict::Applied,
         Verdict::Replayed => pb::Verdict::Replayed,
+        Verdict::InProgress => pb::Verdict::InProgress,
         Verdict::Busy => pb::Verdict::Busy,
+        Verdict::Interrupted => pb::Verdict::Interrupted,
         Verdict::Conflict => pb::Verdict::Conflict,
         Verdict::Superseded => pb::Verdict::Superseded,
         Verdict::OtherRound => pb::Verdict::OtherRound,
@@ -125,6 +137,7 @@ fn grant(grant: Grant) -> pb::Reservation {
         token: token(grant.token),
         ttl: Some(span::to_wire(grant.ttl.as_duration())),
         safe_for: Some(span::to_wire(grant.safe_for)),
+        attempt: i32::try_from(grant.attempt).unwrap_or(i32::MAX),
     }
 }
 

@@ -1,9 +1,15 @@
 //! Requests, from the wire to the domain.
 
-use crate::domain::ids::{Holder, Kind, OperationId, RequestId, ReservationId, ResourceId};
-use crate::domain::request::{EndedRounds, Fence, Lookup, Purpose, Reserve, Transition, Ttl};
+use crate::domain::claim::Finding;
+use crate::domain::ids::{
+    EventName, Holder, Kind, OperationId, Reason, RequestId, ReservationId, ResourceId,
+};
+use crate::domain::request::{
+    Afterwards, Complete, EndedRounds, Fence, Intent, Left, Lookup, Purpose, Reserve, Resolve,
+    Ride, Running, Transition, Ttl,
+};
 use crate::domain::token::FencingToken;
-use crate::engine::Fault;
+use crate::engine::{Counted, Fault};
 use crate::proto::v1 as pb;
 use crate::proto::v1::intent::Content;
 
@@ -13,55 +19,213 @@ use super::{at, intent, present, refused, result, span};
 /// where nobody waits behind it.
 const JSON_BYTES_INLINE_MAX: usize = 64 * 1024;
 
-/// Reads a Reserve. `peer` names the caller where it does not name itself.
-pub(crate) fn reserve(request: pb::ReserveRequest, peer: &str) -> Result<Reserve, Fault> {
+/// What a Reserve asks for.
+#[derive(Debug)]
+pub(crate) enum Reserving {
+    /// A round of its own.
+    New(Reserve),
+    /// A claim on a round that the caller has.
+    Ride(Box<Ride>),
+}
+
+impl Reserving {
+    /// The operation to be claimed, if there is one.
+    pub(crate) fn intent(&self) -> Option<(&ResourceId, &Intent)> {
+        match self {
+            Self::New(ask) => Some((&ask.resource, ask.intent.as_deref()?)),
+            Self::Ride(ask) => Some((ask.reservation.resource(), &ask.intent)),
+        }
+    }
+}
+
+/// Reads a Reserve. `peer` names the caller where it does not name itself; `counted` says what of its content counts, and how
+/// long a claim of the event lasts.
+pub(crate) fn reserve(
+    request: pb::ReserveRequest,
+    peer: &str,
+    counted: impl FnOnce(&Kind, Option<&EventName>) -> Counted,
+) -> Result<Reserving, Fault> {
+    let named = resource(request.resource)?;
+    let attempt = at("request_id", RequestId::parse(&request.request_id))?;
+    if let Some(text) = present(&request.reservation_id) {
+        let reservation = reservation_of(&named, text)?;
+        if request.ttl.is_some() {
+            return Err(refused(
+                "ttl",
+                "must be absent with a reservation_id: the claim lasts as long as that reservation",
+            ));
+        }
+        if !request.holder.is_empty() {
+            return Err(refused(
+                "holder",
+                "must be absent with a reservation_id: the holder is that of the reservation",
+            ));
+        }
+        let Some(wire) = request.intent else {
+            return Err(refused(
+                "intent",
+                "is required with a reservation_id: to prolong a reservation, call Renew",
+            ));
+        };
+        return Ok(Reserving::Ride(Box::new(Ride {
+            reservation,
+            request: attempt,
+            intent: intent::from_wire(wire, |event| counted(named.kind(), event))?,
+        })));
+    }
+    let mut said = None;
+    let intent = request
+        .intent
+        .map(|wire| {
+            intent::from_wire(wire, |event| {
+                let counted = counted(named.kind(), event);
+                said = counted.claim;
+                counted
+            })
+        })
+        .transpose()?
+        .map(Box::new);
     let ttl = request
         .ttl
         .map(span::from_wire)
         .transpose()
-        .and_then(Ttl::parse);
-    Ok(Reserve {
-        resource: resource(request.resource)?,
-        request: at("request_id", RequestId::parse(&request.request_id))?,
+        .and_then(|asked| Ttl::parse(asked.or(said)));
+    Ok(Reserving::New(Reserve {
+        resource: named,
+        request: attempt,
         ttl: at("ttl", ttl)?,
         holder: match present(&request.holder) {
             Some(name) => Some(at("holder", Holder::parse(name))?),
             None => Holder::parse(peer).ok(),
         },
-    })
+        intent,
+    }))
 }
 
-/// Reads a Transition. `peer` names the caller.
-pub(crate) fn transition(request: pb::TransitionRequest, peer: &str) -> Result<Transition, Fault> {
+/// What a Transition asks for.
+#[derive(Debug)]
+pub(crate) enum Moving {
+    /// A move that it names.
+    Message(Box<Transition>),
+    /// The completing of a claim.
+    Claim(Complete),
+}
+
+impl Moving {
+    /// What it names, if it names an operation.
+    pub(crate) fn intent(&self) -> Option<(&ResourceId, &Intent)> {
+        match self {
+            Self::Message(ask) => Some((&ask.resource, &ask.intent)),
+            Self::Claim(_) => None,
+        }
+    }
+}
+
+/// Reads a Transition. `peer` names the caller; `counted` says what of its content counts.
+pub(crate) fn transition(
+    request: pb::TransitionRequest,
+    peer: &str,
+    counted: impl FnOnce(&Kind, Option<&EventName>) -> Counted,
+) -> Result<Moving, Fault> {
     let resource = resource(request.resource)?;
     let reservation = present(&request.reservation_id)
-        .map(reservation)
+        .map(|text| reservation_of(&resource, text))
         .transpose()?;
-    if let Some(reservation) = &reservation
-        && *reservation.resource() != resource
-    {
+    let afterwards = request.release.map(|release| {
+        if release {
+            Afterwards::Ends
+        } else {
+            Afterwards::Stays
+        }
+    });
+    if afterwards.is_some() && reservation.is_none() {
         return Err(refused(
-            "reservation_id",
-            "is that of another resource than `resource`",
+            "release",
+            "must be absent without a reservation_id: there is no reservation to end or to keep",
         ));
     }
-    let stored = request
+    let outcome = present(&request.outcome_event)
+        .map(|event| at("outcome_event", EventName::parse(event)))
+        .transpose()?;
+    if outcome.is_some() && reservation.is_none() {
+        return Err(refused(
+            "outcome_event",
+            "must be absent without a reservation_id: only the effect of a claim can turn out otherwise",
+        ));
+    }
+    let result = request
         .result
         .map(|wire| result::from_wire("result", wire))
         .transpose()?;
-    let Some(wire) = request.intent else {
-        return Err(refused("intent", "is required"));
+    let sender = Holder::parse(peer).ok();
+    let purpose = if request.validate_only {
+        Purpose::Validate
+    } else {
+        Purpose::Commit
     };
-    Ok(Transition {
-        resource,
-        intent: intent::from_wire(wire)?,
-        reservation,
-        result: stored,
-        sender: Holder::parse(peer).ok(),
-        purpose: if request.validate_only {
-            Purpose::Validate
+    match (request.intent, reservation) {
+        (Some(wire), reservation) => Ok(Moving::Message(Box::new(Transition {
+            intent: intent::from_wire(wire, |event| counted(resource.kind(), event))?,
+            resource,
+            reservation,
+            result,
+            afterwards,
+            outcome,
+            sender,
+            purpose,
+        }))),
+        (None, Some(reservation)) => Ok(Moving::Claim(Complete {
+            reservation,
+            result,
+            afterwards,
+            outcome,
+            sender,
+            purpose,
+        })),
+        (None, None) => Err(refused(
+            "intent",
+            "is required, unless reservation_id names a reservation that carries a claim",
+        )),
+    }
+}
+
+/// Reads a ResolveOperation.
+pub(crate) fn resolve(request: pb::ResolveOperationRequest) -> Result<Resolve, Fault> {
+    let finding = match request.finding() {
+        pb::Finding::Done => Finding::Done,
+        pb::Finding::NotDone => Finding::NotDone,
+        pb::Finding::Refused => Finding::Refused,
+        pb::Finding::Unspecified => {
+            return Err(refused(
+                "finding",
+                "is required: DONE, NOT_DONE or REFUSED; what was found out?",
+            ));
+        }
+    };
+    if request.result.is_some() && finding != Finding::Done {
+        return Err(refused(
+            "result",
+            "must be absent unless the finding is DONE: only what was done has a result",
+        ));
+    }
+    let attempt = u32::try_from(request.attempt)
+        .map_err(|_| refused("attempt", "is negative; 0 means whichever is the last"))?;
+    Ok(Resolve {
+        resource: resource(request.resource)?,
+        operation: at("operation_id", OperationId::parse(&request.operation_id))?,
+        finding,
+        result: request
+            .result
+            .map(|wire| result::from_wire("result", wire))
+            .transpose()?
+            .unwrap_or_default(),
+        by: at("resolver", Holder::parse(&request.resolver))?,
+        reason: at("reason", Reason::parse(&request.reason))?,
+        attempt: (attempt > 0).then_some(attempt),
+        running: if request.even_if_running {
+            Running::Ended
         } else {
-            Purpose::Commit
+            Running::Spared
         },
     })
 }
@@ -85,8 +249,13 @@ pub(crate) fn renew(request: pb::RenewRequest) -> Result<ReservationId, Fault> {
 }
 
 /// Reads a Release.
-pub(crate) fn release(request: pb::ReleaseRequest) -> Result<ReservationId, Fault> {
-    reservation(&request.reservation_id)
+pub(crate) fn release(request: pb::ReleaseRequest) -> Result<(ReservationId, Left), Fault> {
+    let left = if request.nothing_done {
+        Left::NothingDone
+    } else {
+        Left::Unsaid
+    };
+    Ok((reservation(&request.reservation_id)?, left))
 }
 
 /// Reads a Lookup.
@@ -108,6 +277,18 @@ fn reservation(text: &str) -> Result<ReservationId, Fault> {
     at("reservation_id", ReservationId::parse(text))
 }
 
+/// A reservation that must be of the resource that the request names.
+fn reservation_of(resource: &ResourceId, text: &str) -> Result<ReservationId, Fault> {
+    let reservation = reservation(text)?;
+    if reservation.resource() != resource {
+        return Err(refused(
+            "reservation_id",
+            "is that of another resource than `resource`",
+        ));
+    }
+    Ok(reservation)
+}
+
 fn resource(resource: Option<pb::Resource>) -> Result<ResourceId, Fault> {
     let Some(resource) = resource else {
         return Err(refused("resource", "is required"));
@@ -116,13 +297,18 @@ fn resource(resource: Option<pb::Resource>) -> Result<ResourceId, Fault> {
     at("resource.id", ResourceId::new(kind, &resource.id))
 }
 
-/// Whether reading it takes so long that it should not be done between other calls.
-pub(crate) fn digests_slowly(request: &pb::TransitionRequest) -> bool {
-    let content = request
-        .intent
-        .as_ref()
-        .and_then(|intent| intent.content.as_ref());
-    match content {
+/// Whether reading a Reserve takes so long that it should not be done between other calls.
+pub(crate) fn reserve_is_slow(request: &pb::ReserveRequest) -> bool {
+    digests_slowly(request.intent.as_ref())
+}
+
+/// Whether reading a Transition takes so long that it should not be done between other calls.
+pub(crate) fn transition_is_slow(request: &pb::TransitionRequest) -> bool {
+    digests_slowly(request.intent.as_ref())
+}
+
+fn digests_slowly(intent: Option<&pb::Intent>) -> bool {
+    match intent.and_then(|intent| intent.content.as_ref()) {
         Some(Content::Json(text)) => text.len() > JSON_BYTES_INLINE_MAX,
         Some(Content::Raw(_) | Content::Digest(_)) | None => false,
     }

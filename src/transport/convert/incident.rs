@@ -2,8 +2,8 @@
 
 use crate::domain::decision::IncidentId;
 use crate::domain::digest::ContentDigest;
-use crate::domain::ids::{Holder, ReservationId, ResourceId};
-use crate::domain::incident::{Evidence, Incident, Reason};
+use crate::domain::ids::{Holder, Reason, ReservationId, ResourceId};
+use crate::domain::incident::{Evidence, Incident};
 use crate::engine::Fault;
 use crate::proto::v1 as pb;
 
@@ -54,12 +54,16 @@ pub(crate) fn to_wire(incident: Incident) -> pb::Incident {
     };
     pb::Incident {
         resource: Some(answer::resource(&incident.resource)),
-        operation_id: incident.operation.as_str().to_owned(),
+        operation_id: incident
+            .operation
+            .as_ref()
+            .map(|operation| operation.as_str().to_owned())
+            .unwrap_or_default(),
         verdict: answer::verdict(incident.verdict).into(),
         rule: incident.rule.as_str().to_owned(),
         create_time: Some(span::timestamp(incident.time_ms)),
         first_digest: digest(incident.first_digest.as_ref()),
-        digest: digest(Some(&incident.digest)),
+        digest: digest(incident.digest.as_ref()),
         state: incident
             .state
             .as_ref()
@@ -92,7 +96,7 @@ fn evidence_to_wire(resource: &ResourceId, evidence: Evidence) -> pb::Evidence {
     pb::Evidence {
         result: Some(result::to_wire(evidence.result)),
         create_time: Some(span::timestamp(evidence.time_ms)),
-        digest: digest(Some(&evidence.digest)),
+        digest: digest(evidence.digest.as_ref()),
         sender: name(evidence.sender.as_ref()),
         reservation_id: round.map_or_else(String::new, |round| {
             ReservationId::new(resource.clone(), round).to_string()

@@ -66,7 +66,6 @@ fn done(customer: &Resource, reservation_id: &str) -> TransitionRequest {
             ..Intent::default()
         }),
         reservation_id: reservation_id.to_owned(),
-        result: None,
         ..TransitionRequest::default()
     }
 }

@@ -1,5 +1,7 @@
 //! Scene 2: every copy gets the first answer byte for byte, and the order moved once.
 
+use bytes::Bytes;
+
 use super::super::super::trouble::Trouble;
 use super::super::shop::{Callback, Order};
 use super::super::stage::{Played, Stage, said};
@@ -27,6 +29,12 @@ pub(super) async fn play(stage: &Stage) -> Result<Played, Trouble> {
     let receipts = rush.deliver_at_once(PAID, COPIES).await?;
     let rushed = rush.inspect().await?;
 
+    // And where the booking lies outside, so that it has to be run before its result can be stored.
+    let mut outside = Order::placed(stage, "scene-2-outside", "p1").await?;
+    let ran = outside.deliver_claimed(PAID, COPIES).await?;
+    let (told, first) = (&outside.ledger, Bytes::from_static(b"receipt 1"));
+    let alike = told.answered_with(&first);
+
     let ledger = &order.ledger;
     let (all, with_first) = (ledger.answers.len(), ledger.answered_with(&receipt));
     let first_of_rush = rush
@@ -39,7 +47,7 @@ pub(super) async fn play(stage: &Stage) -> Result<Played, Trouble> {
     Ok(Played::new([
         format!(
             "The first answer was lost on its way; the provider sent it again, then {COPIES} copies at once. Another order \
-             got {COPIES} at once from the start."
+             got {COPIES} at once from the start; a third too, and its booking lies outside."
         ),
         said(&decision),
         format!(
@@ -47,6 +55,10 @@ pub(super) async fn play(stage: &Stage) -> Result<Played, Trouble> {
              times.",
             ledger.booked.len(),
             rush.ledger.booked.len()
+        ),
+        format!(
+            "Outside, the booking ran {ran} time; the other {} copies were told to come again, and then got its receipt.",
+            COPIES - 1
         ),
     ])
     .came_out(format!(
@@ -63,5 +75,7 @@ pub(super) async fn play(stage: &Stage) -> Result<Played, Trouble> {
         rush.ledger.booked.len() == 1,
         format!("copies that came at once were booked {} times", rush.ledger.booked.len()),
     )
+    .must(ran == 1, format!("the booking outside ran {ran} times"))
+    .must(alike == COPIES + 1, format!("{alike} answers carried the receipt of the booking outside"))
     .must(rushed.state == "paid", format!("the other order is {}, not paid", rushed.state)))
 }

@@ -1,6 +1,7 @@
 //! The scenes, by the numbers under which the docs tell them.
 
 mod changed_amount;
+mod dead_worker;
 mod empty_result;
 mod late_payment;
 mod lost_answer;
@@ -26,25 +27,28 @@ pub(super) enum Scene {
     WhichAttempt,
     /// The same key comes with another amount.
     ChangedAmount,
+    /// The work is done, and its worker died before the answer.
+    DeadWorker,
     /// The work is done and has nothing to say.
     EmptyResult,
 }
 
 impl Scene {
     /// In the order of their numbers.
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::LatePayment,
         Self::LostAnswer,
         Self::ReverseOrder,
         Self::PausedWorker,
         Self::WhichAttempt,
         Self::ChangedAmount,
+        Self::DeadWorker,
         Self::EmptyResult,
     ];
 
     /// Why the numbers have gaps.
     pub(super) const MISSING: &str =
-        "Scenes 4, 8 and 10 to 12 need timers, claims and tasks, which do not exist yet.";
+        "Scenes 4 and 10 to 12 need timers and tasks, which do not exist yet.";
 
     /// The number under which the docs tell it.
     pub(super) fn number(self) -> u8 {
@@ -55,6 +59,7 @@ impl Scene {
             Self::PausedWorker => 5,
             Self::WhichAttempt => 6,
             Self::ChangedAmount => 7,
+            Self::DeadWorker => 8,
             Self::EmptyResult => 9,
         }
     }
@@ -74,6 +79,7 @@ impl Scene {
                 "a note is edited, or a new payment is started, while a callback is under way"
             }
             Self::ChangedAmount => "the same callback comes again, with another amount",
+            Self::DeadWorker => "the work is done, and its worker dies before the answer",
             Self::EmptyResult => "the work is done, has nothing to say, and is asked for again",
         }
     }
@@ -87,6 +93,7 @@ impl Scene {
             Self::PausedWorker => "two workers writing to one parcel",
             Self::WhichAttempt => "a good callback lost, an old one believed",
             Self::ChangedAmount => "a wrong amount overwriting the right one",
+            Self::DeadWorker => "a card charged twice, or a result made up",
             Self::EmptyResult => "the same e-mail sent again",
         }
     }
@@ -100,6 +107,7 @@ impl Scene {
             Self::PausedWorker => paused_worker::play(stage).await,
             Self::WhichAttempt => which_attempt::play(stage).await,
             Self::ChangedAmount => changed_amount::play(stage).await,
+            Self::DeadWorker => dead_worker::play(stage).await,
             Self::EmptyResult => empty_result::play(stage).await,
         }
     }

@@ -204,7 +204,7 @@ fn an_incident_tells_what_a_person_needs() {
     let mut play = cancelled();
     let refused = play.send(&moves("p", "pending", "paid").saying("paid"));
     let incident = raised(&play, &refused);
-    assert_eq!(incident.operation.as_str(), "p");
+    assert_eq!(incident.operation.as_ref().unwrap().as_str(), "p");
     assert_eq!(incident.resource, play.resource);
     assert_eq!(incident.state.as_ref().unwrap().as_str(), "cancelled");
     assert_eq!((incident.verdict, incident.rule), verdict(&refused));

@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 
+mod claims;
+
+use self::claims::ModelOpen;
 use super::message::Message;
 use crate::domain::decision::{Rule, Verdict};
 use crate::domain::ids::{IdentityName, IdentityValue, Nonce, OperationId, StateName};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::PAST_ROUNDS_MAX;
-use crate::domain::request::{EndedRounds, Identity};
+use crate::domain::request::{Afterwards, EndedRounds, Identity, Left};
 
 /// What a request is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub(super) struct ModelRound {
     pub(super) request: u8,
     pub(super) token: u64,
     fate: Fate,
+    /// What it has claimed, one after the other.
+    claims: Vec<OperationId>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,6 +52,7 @@ struct Done {
     by: Nonce,
     round: Option<Nonce>,
     first: Told,
+    voided: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -57,6 +63,8 @@ pub(super) struct Model {
     pub(super) values: BTreeMap<IdentityName, Vec<IdentityValue>>,
     pub(super) rounds: Vec<ModelRound>,
     done: BTreeMap<OperationId, Done>,
+    /// Claimed and not finished, in the order of their last claims.
+    open: Vec<ModelOpen>,
 }
 
 impl Model {
@@ -101,13 +109,23 @@ impl Model {
                 told(Verdict::Busy, Rule::Held)
             };
         }
+        if let Some(over) = self.request_over(request, nonce) {
+            return over;
+        }
+        self.begin(request, nonce, token);
+        told(Verdict::Granted, Rule::WasFree)
+    }
+
+    fn request_over(&self, request: u8, nonce: Nonce) -> Option<Told> {
         let last = self.rounds.last();
         if let Some(last) = last.filter(|last| last.request == request) {
-            return told(Verdict::Fenced, self.end_of(last.nonce));
+            return Some(told(Verdict::Fenced, self.end_of(last.nonce)));
         }
-        if self.end_of(nonce) != Rule::Over {
-            return told(Verdict::Fenced, self.end_of(nonce));
-        }
+        let end = self.end_of(nonce);
+        (end != Rule::Over).then(|| told(Verdict::Fenced, end))
+    }
+
+    fn begin(&mut self, request: u8, nonce: Nonce, token: u64) {
         let highest = self.rounds.iter().map(|round| round.token).max();
         assert!(Some(token) > highest, "tokens must rise");
         self.rounds.push(ModelRound {
@@ -115,13 +133,13 @@ impl Model {
             request,
             token,
             fate: Fate::Live,
+            claims: Vec::new(),
         });
-        told(Verdict::Granted, Rule::WasFree)
     }
 
-    pub(super) fn release(&mut self, round: Nonce, nonce: Nonce) -> Told {
+    pub(super) fn release(&mut self, round: Nonce, left: Left, nonce: Nonce) -> Told {
         if self.is_live(round) {
-            self.rounds.last_mut().unwrap().fate = Fate::Released(nonce);
+            self.end(nonce, left);
             return told(Verdict::Applied, Rule::Ended);
         }
         let mine = |one: &&ModelRound| one.nonce == round && one.fate == Fate::Released(nonce);
@@ -160,6 +178,9 @@ impl Model {
         if let Some(done) = self.done.get(&message.operation) {
             return self.again(message, nonce, under, done);
         }
+        if let Some(told) = self.of_open(message, nonce) {
+            return told;
+        }
         match (under, self.live()) {
             (Some(round), _) if !self.is_live(round) => {
                 return told(Verdict::Fenced, self.end_of(round));
@@ -167,17 +188,35 @@ impl Model {
             (None, Some(_)) => return told(Verdict::Busy, Rule::Held),
             _ => {}
         }
-        let first = self.judge(message);
-        if first.verdict != Verdict::TooEarly {
-            let done = Done {
-                content: message.content.clone(),
-                by: nonce,
-                round: under,
-                first: first.clone(),
-            };
-            self.done.insert(message.operation.clone(), done);
+        if let Some(waits) = self.waits(message) {
+            return waits;
+        }
+        let first = match self.allowed(message) {
+            Ok(()) => self.take_effect(message, message.result.clone()),
+            Err(objection) => objection,
+        };
+        self.note(message, nonce, under, &first);
+        let ends = message.afterwards == Some(Afterwards::Ends) && under.is_some();
+        if ends && first.verdict == Verdict::Applied {
+            self.end(nonce, Left::Unsaid);
         }
         first
+    }
+
+    /// Whatever is decided for good is remembered.
+    fn note(&mut self, message: &Message, nonce: Nonce, round: Option<Nonce>, first: &Told) {
+        if first.verdict == Verdict::TooEarly {
+            return;
+        }
+        let done = Done {
+            content: message.content.clone(),
+            by: nonce,
+            round,
+            first: first.clone(),
+            voided: first.rule == Rule::Voided,
+        };
+        self.done.insert(message.operation.clone(), done);
+        self.close(&message.operation);
     }
 
     fn again(&self, message: &Message, nonce: Nonce, under: Option<Nonce>, done: &Done) -> Told {
@@ -186,6 +225,9 @@ impl Model {
         }
         if done.content != message.content {
             return told(Verdict::Conflict, Rule::OtherContent);
+        }
+        if done.voided && under.is_some() {
+            return told(Verdict::Fenced, Rule::DoneWithoutRound);
         }
         if done.first.verdict != Verdict::Applied {
             return done.first.clone();
@@ -207,36 +249,43 @@ impl Model {
         }
     }
 
-    /// A new operation that no round stands against.
-    fn judge(&mut self, message: &Message) -> Told {
+    /// Whether identity and state allow it.
+    fn allowed(&self, message: &Message) -> Result<(), Told> {
         let mut unknown = false;
         for (name, value) in &message.identity {
             let had = self.values.get(name).map_or(&[][..], Vec::as_slice);
             if had.last() != Some(value) {
                 if had.contains(value) {
-                    return told(Verdict::OtherRound, Rule::Replaced);
+                    return Err(told(Verdict::OtherRound, Rule::Replaced));
                 }
                 unknown = true;
             }
         }
         if unknown {
-            return told(Verdict::TooEarly, Rule::NotYetKnown);
+            return Err(told(Verdict::TooEarly, Rule::NotYetKnown));
         }
-        let result = Some(message.result.clone().unwrap_or_default());
+        let Some(movement) = &message.movement else {
+            return Ok(());
+        };
+        let now = self.path.last().map(|(state, _)| state);
+        let Some(from) = now.or(movement.initial.as_ref()) else {
+            return Err(told(Verdict::TooEarly, Rule::NoState));
+        };
+        if !message.from.is_empty() && !message.from.contains(from) {
+            return Err(self.not_from_here(message));
+        }
+        Ok(())
+    }
+
+    fn take_effect(&mut self, message: &Message, result: Option<StoredResult>) -> Told {
+        let result = Some(result.unwrap_or_default());
         let Some(movement) = &message.movement else {
             return Told {
                 result,
                 ..told(Verdict::Applied, Rule::RanOnce)
             };
         };
-        let now = self.path.last().map(|(state, _)| state);
-        let Some(from) = now.or(movement.initial.as_ref()) else {
-            return told(Verdict::TooEarly, Rule::NoState);
-        };
-        if !message.from.is_empty() && !message.from.contains(from) {
-            return self.not_from_here(message);
-        }
-        if now.is_none() {
+        if self.path.is_empty() {
             self.enter(movement.initial.clone());
         }
         for (name, value) in &movement.sets {

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::domain::claim::Carried;
 use crate::domain::decision::{Decision, IncidentId, Snapshot};
 use crate::domain::ids::{Kind, Nonce, OperationId, ReservationId, ResourceId};
 use crate::domain::incident::{Evidence, Incident};
 use crate::domain::judge::{
-    Answer, Ask, Draft, FOLD_WRITES_MAX, Fold, HeldRound, Judged, RecordWrite, ReservationChange,
-    Standing,
+    Answer, Ask, Draft, FOLD_WRITES_MAX, Fold, HeldRound, Judged, Law, RecordWrite,
+    ReservationChange, Standing,
 };
 use crate::domain::record::{LeaseId, Operation, Record};
 use crate::domain::retention::{Keeping, StoreTime, When};
@@ -23,6 +24,7 @@ pub(super) struct Folded {
     pub(super) judged: Vec<Judged>,
     pub(super) write: Option<RecordWrite>,
     pub(super) absent: BTreeSet<OperationId>,
+    pub(super) lawful: bool,
     seen: Option<Revision>,
     reservation: Option<Revision>,
 }
@@ -35,6 +37,7 @@ pub(super) struct Refused;
 pub(super) struct Play {
     pub(super) resource: ResourceId,
     pub(super) timeline: Timeline,
+    pub(super) law: Law,
     revision: u64,
     pub(super) record: Option<(Record, Revision)>,
     pub(super) reservation: Option<Revision>,
@@ -54,6 +57,7 @@ impl Play {
                 base: BASE,
                 min_token: 0,
             },
+            law: Law::NoFile,
             revision: 10,
             record: None,
             reservation: None,
@@ -88,11 +92,13 @@ impl Play {
 
     pub(super) fn fold(&mut self, standing: &Standing, asks: &[Ask]) -> Folded {
         self.when.wall_ms += 1;
-        let mut fold = Fold::begin(&self.resource, standing, self.timeline, self.when);
+        let fold = Fold::begin(&self.resource, standing, self.timeline, self.when);
+        let mut fold = fold.under(&self.law);
         let judged = asks.iter().map(|ask| fold.judge(ask)).collect();
         Folded {
             judged,
             absent: fold.absent().clone(),
+            lawful: fold.lawful(),
             write: fold.into_write(),
             seen: standing.revision(),
             reservation: standing.reservation(),
@@ -101,8 +107,21 @@ impl Play {
 
     /// Folds over everything as it stands now.
     pub(super) fn fold_now(&mut self, asks: &[Ask]) -> Folded {
-        let looked_for: Vec<_> = asks.iter().filter_map(operation_of).collect();
+        let claimed = asks.iter().filter_map(|ask| self.claimed_for(ask));
+        let named = asks.iter().filter_map(operation_of);
+        let looked_for: Vec<_> = named.chain(claimed).collect();
         self.fold(&self.standing(&looked_for), asks)
+    }
+
+    /// The operation that a request means by the round of its claim.
+    fn claimed_for(&self, ask: &Ask) -> Option<OperationId> {
+        let Ask::Complete(ask, _) = ask else {
+            return None;
+        };
+        match self.record.as_ref()?.0.carried_by(ask.reservation.round()) {
+            Carried::One(id) => Some(id),
+            Carried::Several | Carried::Nothing => None,
+        }
     }
 
     /// Commits under the guards; without a write, confirms them.
@@ -184,6 +203,11 @@ impl Play {
             "moved operations are counted once"
         );
         let mut inline = BTreeSet::new();
+        let open = record.open.iter().map(|open| &open.intent.operation);
+        for id in open {
+            assert!(inline.insert(id), "open twice");
+            assert!(!self.apart.contains_key(id), "open and apart");
+        }
         for operation in &record.operations {
             assert!(inline.insert(&operation.id), "twice in the record");
             assert!(
@@ -233,6 +257,9 @@ pub(super) fn operation_of(ask: &Ask) -> Option<OperationId> {
     match ask {
         Ask::Transition(ask, _) => Some(ask.intent.operation.clone()),
         Ask::Lookup(ask) => Some(ask.operation.clone()),
+        Ask::Ride(ask, _) => Some(ask.intent.operation.clone()),
+        Ask::Reserve(ask, ..) => Some(ask.intent.as_ref()?.operation.clone()),
+        Ask::Resolve(ask, _) => Some(ask.operation.clone()),
         _ => None,
     }
 }
@@ -248,7 +275,7 @@ impl Answer {
     pub(super) fn decision(&self) -> &Decision {
         match self {
             Self::Judged(decision)
-            | Self::Ended(decision, _)
+            | Self::Ended(decision, ..)
             | Self::Held(decision, _)
             | Self::Known(_, Some(decision)) => decision,
             other => panic!("no decision: {other:?}"),

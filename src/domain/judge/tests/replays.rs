@@ -111,7 +111,7 @@ fn other_content_is_a_conflict_that_alerts_once_and_changes_nothing() {
     assert_eq!(raised.len(), 1);
     assert_eq!(raised[0].id, ids[0]);
     assert!(raised[0].first_digest.is_some());
-    assert_ne!(raised[0].first_digest.as_ref(), Some(&raised[0].digest));
+    assert_ne!(raised[0].first_digest.as_ref(), raised[0].digest.as_ref());
 }
 
 #[test]
@@ -175,9 +175,9 @@ fn a_transition_whose_reply_was_lost_gets_the_first_answer() {
 impl Ask {
     fn nonce(&self) -> Option<Nonce> {
         match self {
-            Self::Reserve(_, nonce, _) | Self::Release(_, nonce) | Self::Transition(_, nonce) => {
-                Some(*nonce)
-            }
+            Self::Reserve(_, nonce, _)
+            | Self::Release(_, _, nonce)
+            | Self::Transition(_, nonce) => Some(*nonce),
             _ => None,
         }
     }

@@ -1,0 +1,221 @@
+//! Completing a claim: the effect's result and the move that was judged at the grant are stored in one commit.
+
+use super::alert::About;
+use super::interrupted::Condition;
+use super::law::Terms;
+use super::repeat::verdict_draft;
+use super::{Draft, Fold, Judged, Known, ReservationChange};
+use crate::domain::claim::{Carried, OpenOperation, RETURNED_OPERATIONS_MAX, Seat};
+use crate::domain::decision::{IncidentId, Rule, Verdict};
+use crate::domain::digest::{Beside, ContentDigest};
+use crate::domain::ids::{Nonce, OperationId};
+use crate::domain::record::{Deliveries, Operation, RoundEnd};
+use crate::domain::request::{
+    Afterwards, Complete, Identity, Intent, Interrupted, Left, Transition,
+};
+
+impl Fold<'_> {
+    /// A Transition that names only the round: its claim says which operation is meant.
+    pub(super) fn complete(&mut self, ask: &Complete, nonce: Nonce) -> Judged {
+        let round = ask.reservation.round();
+        let operation = match self.record.carried_by(round) {
+            Carried::One(operation) => operation,
+            Carried::Nothing if self.holds(&ask.reservation) => {
+                return Judged::Unfit {
+                    field: "intent",
+                    reason: "is required: the reservation carries no claim, so the result belongs to no operation",
+                };
+            }
+            Carried::Several if self.holds(&ask.reservation) => {
+                return Judged::Unfit {
+                    field: "intent",
+                    reason: "is required: the reservation has carried more than one claim, and only the operation tells which is meant",
+                };
+            }
+            Carried::Nothing | Carried::Several => return self.late(ask, None),
+        };
+        let known = self.known(&operation);
+        let intent = match &known {
+            Known::Open(open) => open.intent.clone(),
+            Known::Finished(done) => Intent::bare(operation.clone(), done.digest.clone()),
+            Known::Unknown => return self.late(ask, Some(&operation)),
+        };
+        // It says what was said then, so there is no content to be held against it.
+        let message = Transition {
+            resource: self.resource.clone(),
+            intent,
+            reservation: Some(ask.reservation.clone()),
+            result: ask.result.clone(),
+            afterwards: ask.afterwards,
+            outcome: ask.outcome.clone(),
+            sender: ask.sender.clone(),
+            purpose: ask.purpose,
+        };
+        match known {
+            Known::Finished(done) => self.repeat(&message, nonce, *done),
+            Known::Open(open) => match self.transition_of_open(&message, nonce, &open) {
+                Some(judged) => judged,
+                // Given back, though the round is live: it has to be asked for anew.
+                None => self.late(ask, Some(&operation)),
+            },
+            Known::Unknown => self.late(ask, Some(&operation)),
+        }
+    }
+
+    /// Nothing is known any more of what the round claimed.
+    fn late(&mut self, ask: &Complete, operation: Option<&OperationId>) -> Judged {
+        let about = About {
+            operation,
+            first: None,
+            digest: None,
+            round: Some(ask.reservation.round()),
+            sender: ask.sender.as_ref(),
+        };
+        self.fenced_off(&ask.reservation, ask.result.as_ref(), &about)
+    }
+
+    /// Stores the result of a claim that is live, and makes its move.
+    pub(super) fn completed(
+        &mut self,
+        ask: &Transition,
+        nonce: Nonce,
+        open: &OpenOperation,
+    ) -> Judged {
+        if self.reservation != ReservationChange::Keep {
+            return Judged::Later;
+        }
+        if let Err(unlawful) = self.follow() {
+            return Judged::Unlawful(unlawful);
+        }
+        // As it was judged at the grant, in the names of the version in force.
+        let open = &self
+            .record
+            .open(&open.intent.operation)
+            .unwrap_or(open)
+            .clone();
+        let terms = match self.terms_of_completing(open, ask.outcome.as_ref()) {
+            Ok(terms) => terms,
+            Err(unlawful) => return Judged::Unlawful(unlawful),
+        };
+        let rule = self.take_effect(&terms);
+        let result = ask.result.clone().unwrap_or_default();
+        let operation = Operation {
+            id: open.intent.operation.clone(),
+            digest: open.intent.digest.clone(),
+            verdict: Verdict::Applied,
+            rule,
+            result: result.clone(),
+            time_ms: self.when.wall_ms,
+            mark: nonce.mark(),
+            round: Some(open.claim.round),
+            state: None,
+            expected: Vec::new(),
+            raised: open.claim.raised,
+            resolved: None,
+            fields: open.fields.clone().salted_by(open.claim.nonce.mark()),
+            expiry: Some(self.when.operation_expiry()),
+            deliveries: Deliveries::default(),
+            event: open.judged.as_ref().map(|judged| judged.event.clone()),
+            machine: open.judged.as_ref().map(|judged| judged.version),
+            keeps_retrying: open
+                .judged
+                .as_ref()
+                .is_some_and(|judged| judged.keeps_retrying),
+        };
+        // Whether another operation did the same was looked for at the grant, which brought the content.
+        let draft = verdict_draft(&operation)
+            .result(result)
+            .of_event(operation.event.clone());
+        self.keep(operation);
+        let ends = match (ask.afterwards, open.claim.seat) {
+            (Some(Afterwards::Ends), _) | (None, Seat::Own) => true,
+            (Some(Afterwards::Stays), _) | (None, Seat::Ridden) => false,
+        };
+        let draft = if ends {
+            self.end_round(draft, nonce, Left::Unsaid)
+        } else {
+            draft
+        };
+        Judged::Answered(Box::new(self.showing(draft)))
+    }
+
+    /// Ends the live round, whose key is not written otherwise in this commit. An operation that it leaves open is
+    /// interrupted, unless nothing was done for it.
+    pub(super) fn end_round(&mut self, draft: Draft, nonce: Nonce, left: Left) -> Draft {
+        let Some(round) = self.record.round.as_mut() else {
+            return draft;
+        };
+        round.over = Some(RoundEnd::Released(nonce.mark()));
+        let (ended, lease) = (round.nonce, round.lease);
+        self.live = None;
+        self.reservation = ReservationChange::End;
+        self.changed = true;
+        let draft = draft.freeing(ended, lease);
+        match left {
+            Left::NothingDone => {
+                let open = self.open_under(ended);
+                if let Some(id) = open.map(|open| open.intent.operation.clone()) {
+                    self.give_back(&id);
+                }
+                draft
+            }
+            Left::Unsaid => match self.left_behind(ended) {
+                Some(incident) => draft.incident(Some(incident)),
+                None => draft,
+            },
+        }
+    }
+
+    /// The incident of the operation that a round which is over has left interrupted, if a person decides about it.
+    pub(super) fn left_behind(&mut self, round: Nonce) -> Option<IncidentId> {
+        let open = self.open_under(round)?.clone();
+        match self.condition(&open) {
+            Condition::Asks => Some(self.report(&open)),
+            Condition::Running | Condition::Reruns | Condition::Returned => None,
+        }
+    }
+
+    /// An open operation may start again.
+    pub(super) fn give_back(&mut self, id: &OperationId) {
+        let mut open = self.record.open.iter_mut();
+        if let Some(open) = open.find(|open| open.intent.operation == *id) {
+            open.claim.returned = true;
+            self.changed = true;
+        }
+        self.record.forget_returned(RETURNED_OPERATIONS_MAX);
+    }
+
+    /// An operation is no longer open.
+    pub(super) fn close(&mut self, id: &OperationId) -> Option<OpenOperation> {
+        let mut open = self.record.open.iter();
+        let at = open.position(|open| open.intent.operation == *id)?;
+        self.changed = true;
+        Some(self.record.open.remove(at))
+    }
+
+    /// Makes the move that the law has allowed.
+    pub(super) fn take_effect(&mut self, terms: &Terms<'_>) -> Rule {
+        if !terms.moves {
+            return Rule::RanOnce;
+        }
+        self.record.make(terms);
+        Rule::Moved
+    }
+}
+
+impl Intent {
+    /// All that is left of the intent of a finished operation.
+    fn bare(operation: OperationId, digest: ContentDigest) -> Self {
+        Self {
+            operation,
+            event: None,
+            identity: Identity::new(),
+            digest,
+            beside: Beside::default(),
+            from: Vec::new(),
+            movement: None,
+            made_ms: None,
+            interrupted: Interrupted::default(),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What the law says of a claim is said at its grant, and kept with it: completing makes the move that was judged then.
+
+use super::Fold;
+use super::law::{Law, Named, Terms, Unlawful};
+use crate::domain::claim::{JudgedAs, OpenOperation};
+use crate::domain::ids::{EventName, IdentityName};
+use crate::domain::machine::{Interrupted as Said, MachineVersion};
+use crate::domain::request::{Intent, Interrupted, Move};
+
+impl<'t> Terms<'t> {
+    /// What an open operation does, as it was judged when its claim was granted.
+    pub(super) fn of_claim(open: &'t OpenOperation) -> Self {
+        let plain = Self::without_machine(&open.intent);
+        let Some(judged) = &open.judged else {
+            return plain;
+        };
+        // By a machine the values that begin are among those that the message names.
+        let sets = |name: &IdentityName| plain.sets.iter().any(|(set, _)| *set == name);
+        Self {
+            compare: open
+                .intent
+                .identity
+                .iter()
+                .filter(|(name, _)| !sets(name))
+                .collect(),
+            clears: judged.clears.iter().collect(),
+            ..plain
+        }
+    }
+
+    /// What becomes of it if its claim dies.
+    pub(super) fn interrupted(&self, intent: &Intent) -> Interrupted {
+        match self.event.map(|(event, _)| event.event.interrupted.value) {
+            None => intent.interrupted,
+            Some(Said::Rerun) => Interrupted::Rerun,
+            // Before there are tasks to put it off to, a person decides.
+            Some(Said::Ask | Said::Defer) => Interrupted::Ask,
+        }
+    }
+
+    /// The intent as a claim of it is kept, and what a machine said of it.
+    pub(super) fn for_claim(
+        &self,
+        intent: &Intent,
+        version: Option<MachineVersion>,
+    ) -> (Intent, Option<JudgedAs>) {
+        let mut kept = intent.clone();
+        kept.interrupted = self.interrupted(intent);
+        let judged = self
+            .event
+            .zip(version)
+            .map(|((event, _), version)| JudgedAs {
+                event: event.event.name.value.clone(),
+                version,
+                clears: self.clears.iter().map(|name| (*name).clone()).collect(),
+                keeps_retrying: self.keeps_retrying(),
+            });
+        if judged.is_some() {
+            let owned = |(name, value): &Named<'_>| ((*name).clone(), (*value).clone());
+            kept.event = None;
+            kept.digest = self.digest(intent);
+            kept.from = self.expected();
+            kept.movement = Some(Move {
+                to: self.to.cloned(),
+                initial: None,
+                sets: self.sets.iter().map(owned).collect(),
+            });
+        }
+        (kept, judged)
+    }
+}
+
+impl<'a> Fold<'a> {
+    /// What completing a claim does: what was judged at its grant, or what its effect turned out to be.
+    pub(super) fn terms_of_completing<'t>(
+        &self,
+        open: &'t OpenOperation,
+        outcome: Option<&EventName>,
+    ) -> Result<Terms<'t>, Unlawful>
+    where
+        'a: 't,
+    {
+        let Some(name) = outcome else {
+            let terms = Terms::of_claim(open);
+            return self.has_place_for(&terms).map(|()| terms);
+        };
+        let law: &'a Law = self.law;
+        let Law::Machine(law) = law else {
+            return Err(Unlawful::NoMachine);
+        };
+        let version = law.version();
+        let Some(event) = law.event(name) else {
+            let event = name.clone();
+            return Err(Unlawful::NoEvent { event, version });
+        };
+        let wrong = |reason: String| Err(Unlawful::field("outcome_event", reason));
+        let said = event.event;
+        let starts = event.starts(&[]);
+        let may_start = match &self.record.state {
+            Some(state) => event.starts_in(starts, state),
+            None => said.from().is_empty(),
+        };
+        if !may_start {
+            return wrong(format!(
+                "names {name}, which version {version} of the machine does not allow where the resource stands"
+            ));
+        }
+        let given = &open.intent.identity;
+        let in_force = |name: &IdentityName| {
+            let known = self.record.identity.get(name);
+            known.and_then(|known| known.current.as_ref())
+        };
+        for needed in said.matches.iter().map(|needed| &needed.value) {
+            if given.get(needed).is_none() || given.get(needed) != in_force(needed) {
+                return wrong(format!(
+                    "names {name}, which matches {needed}: the claim's intent does not give the value in force"
+                ));
+            }
+        }
+        let mut sets = Vec::new();
+        for begun in said.sets.iter().map(|begun| &begun.value) {
+            let Some(value) = given.get_key_value(begun) else {
+                return wrong(format!(
+                    "names {name}, which sets {begun}: the claim's intent does not give it"
+                ));
+            };
+            sets.push(value);
+        }
+        Ok(Terms {
+            event: Some((event, starts)),
+            from: &[],
+            moves: true,
+            to: said.to().map(|to| &to.value),
+            initial: None,
+            compare: Vec::new(),
+            sets,
+            clears: said.clears.iter().map(|name| &name.value).collect(),
+        })
+    }
+
+    /// Whether the law in force has the state that a claim leads to.
+    pub(super) fn has_place_for(&self, terms: &Terms<'_>) -> Result<(), Unlawful> {
+        match (self.law, terms.to) {
+            (Law::Machine(machine), Some(to)) if !machine.has_state(to) => {
+                let version = machine.version();
+                Err(Unlawful::Mismatch(format!(
+                    "the claimed operation leads to state {to}, which version {version} of the machine does not have: \
+                     apply a higher version that has it, or whose `map` says what stands for it"
+                )))
+            }
+            (Law::Machine(_) | Law::NoFile | Law::Unreadable(_), _) => Ok(()),
+        }
+    }
+}
