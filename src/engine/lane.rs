@@ -72,12 +72,13 @@ impl Shared {
     pub(super) fn answer(&self, ticket: Ticket, answer: Result<Answer, Fault>) {
         if let Some(resource) = ticket.ask.delivered()
             && let Some(decision) = answer.as_ref().ok().and_then(Answer::judgement)
+            && !ticket.goes_on(decision)
         {
             let no_event: Arc<str> = Arc::default();
             self.counts
                 .judged(resource.kind(), &no_event, decision.verdict);
         }
-        if let Ask::Reserve(_, _, lease) = &ticket.ask {
+        if let Ask::Reserve(_, _, Some(lease)) = &ticket.ask {
             match &answer {
                 Ok(Answer::Held(_, held)) if held.lease == *lease => {}
                 Err(Fault::UnknownOutcome { .. }) => self.leases.retire(*lease),

@@ -23,6 +23,7 @@ mod sweeper;
 mod tally;
 mod tasks;
 mod ticket;
+mod waiting;
 
 pub use crate::store::IncidentPage;
 pub use clock::{Boottime, Clock};
@@ -30,3 +31,4 @@ pub use counts::{COUNT_ROWS_MAX, Count};
 pub use facade::{Caller, Engine, EngineOptions, Known, OperationState, Reserved};
 pub use fault::Fault;
 pub use sweeper::Swept;
+pub use waiting::{WAIT_MAX, WAITERS_MAX, Waiters};

@@ -25,7 +25,7 @@ use super::fault::Fault;
 use super::lane::{Belief, Shared};
 use super::outcome::{count_repeats, known_after};
 use super::pace::Pace;
-use super::ticket::{Ticket, UNKNOWN_RETRY};
+use super::ticket::{Patience, Ticket, UNKNOWN_RETRY};
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::judge::{
@@ -71,6 +71,8 @@ struct Folded {
     absent: BTreeSet<OperationId>,
     /// Whether the first request left has no answer because of a record that is only believed.
     unconfirmed: bool,
+    /// Whether the first request left would be granted, once it has a lease.
+    unleased: bool,
 }
 
 enum Next {
@@ -125,6 +127,8 @@ impl<'a> Round<'a> {
         }
         let folded = self.fold();
         match folded.write {
+            // Boxed, for it is rare, and every lane's task would be made to hold it.
+            None if folded.unleased => Box::pin(self.take_lease()).await,
             None => self.confirm(folded).await,
             Some(_) => self.commit(folded).await,
         }
@@ -144,8 +148,13 @@ impl<'a> Round<'a> {
         let mut kept = VecDeque::new();
         let mut repeated: Vec<OperationId> = Vec::new();
         let mut unconfirmed = false;
+        let mut unleased = false;
         while let Some(ticket) = self.tickets.pop_front() {
-            match fold.judge(&ticket.ask) {
+            let judged = match ticket.patience() {
+                Patience::None | Patience::Over => fold.judge(&ticket.ask),
+                Patience::Waits => fold.judge_waiting(&ticket.ask),
+            };
+            match judged {
                 Judged::Answered(draft) if draft.certainty == Certainty::Fact => {
                     repeated.extend(draft.repeats().cloned());
                     self.shared
@@ -167,6 +176,11 @@ impl<'a> Round<'a> {
                 // What is found in a belief, or because of what is still to be written, has to be looked at again.
                 Judged::Limit { .. } | Judged::Unfit { .. } => {
                     unconfirmed = drafts.is_empty();
+                    kept.push_back(ticket);
+                    break;
+                }
+                Judged::Unleased => {
+                    unleased = drafts.is_empty();
                     kept.push_back(ticket);
                     break;
                 }
@@ -197,6 +211,7 @@ impl<'a> Round<'a> {
             write,
             absent,
             unconfirmed,
+            unleased,
         }
     }
 
@@ -386,11 +401,29 @@ impl<'a> Round<'a> {
         }
     }
 
+    /// The first request left is to be granted, and gets its lease only now. Without one it alone fails.
+    async fn take_lease(&mut self) -> Next {
+        let Some(mut first) = self.tickets.pop_front() else {
+            return Next::Again;
+        };
+        if let Ask::Reserve(reserve, _, lease @ None) = &mut first.ask {
+            match self.shared.leases.take(reserve.ttl).await {
+                Ok(taken) => *lease = Some(taken),
+                Err(fault) => {
+                    self.shared.answer(first, Err(fault));
+                    return Next::Again;
+                }
+            }
+        }
+        self.tickets.push_front(first);
+        Next::Again
+    }
+
     /// Nothing was written: the lease of the Reserve that was to be granted ended while it waited. It gets another.
     async fn replace_lease(&mut self) -> Result<(), Fault> {
         let gone = self.granting.take();
         for ticket in &mut self.tickets {
-            if let Ask::Reserve(reserve, _, lease) = &mut ticket.ask
+            if let Ask::Reserve(reserve, _, Some(lease)) = &mut ticket.ask
                 && Some(*lease) == gone
             {
                 self.shared.leases.retire(*lease);

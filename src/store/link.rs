@@ -84,6 +84,13 @@ impl Store {
         self.shared.clock
     }
 
+    /// Waits until another timeline is in force than the one given.
+    pub async fn another_timeline(&self, than: Timeline) {
+        let mut known = self.shared.known.subscribe();
+        // The sender lives as long as this handle.
+        let _ = known.wait_for(|known| known.timeline != than).await;
+    }
+
     /// Reads linearizably, in one request. All asks together may take at most `READ_OPERATIONS_MAX` operations.
     pub async fn read(
         &self,
@@ -147,6 +154,10 @@ impl Store {
 
     pub(super) fn keys(&self) -> &Keys {
         &self.shared.keys
+    }
+
+    pub(super) fn session_handle(&self) -> Arc<Session> {
+        Arc::clone(&self.shared.session)
     }
 
     pub(super) fn session(&self) -> &Session {

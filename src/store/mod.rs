@@ -11,10 +11,12 @@ mod keep_alive;
 mod keys;
 mod lease;
 pub mod link;
+mod resource_watch;
 mod session;
 pub mod sweep;
 mod timeline;
 mod txn;
+mod watch;
 
 pub use clock::StoredClock;
 pub use commit::{

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use etcd_client::{
-    Client, ConnectOptions, Error, GetOptions, KvClient, LeaseClient, Txn, proto::PbTxnResponse,
+    Client, ConnectOptions, Error, GetOptions, KvClient, LeaseClient, Txn, WatchClient,
+    proto::PbTxnResponse,
 };
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
@@ -44,6 +45,7 @@ pub(super) struct Member {
     pub(super) name: String,
     pub(super) kv: KvClient,
     pub(super) lease: LeaseClient,
+    pub(super) watch: WatchClient,
     /// It has answered since it last failed.
     proven: AtomicBool,
     /// In milliseconds since the session began; 0: not ejected.
@@ -91,6 +93,9 @@ impl Session {
                     .kv_client()
                     .max_decoding_message_size(REPLY_BYTES_MAX),
                 lease: client.lease_client(),
+                watch: client
+                    .watch_client()
+                    .max_decoding_message_size(REPLY_BYTES_MAX),
                 proven: AtomicBool::new(false),
                 ejected_until: AtomicU64::new(0),
                 proof: Mutex::new(()),
@@ -187,6 +192,10 @@ impl Session {
             if until > now { until } else { 0 }
         });
         order
+    }
+
+    pub(super) fn member(&self, index: usize) -> Option<&Member> {
+        self.members.get(index)
     }
 
     fn attempts(&self, repeat: Repeat) -> Vec<(usize, &Member)> {

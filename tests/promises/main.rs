@@ -32,3 +32,4 @@ mod seam;
 mod spill;
 mod state;
 mod timelines;
+mod waiting;

@@ -54,7 +54,10 @@ impl Fold<'_> {
             Judged::Answered(draft) => {
                 Judged::Answered(Box::new(draft.told_only(self.bare_snapshot())))
             }
-            other @ (Judged::Later | Judged::Unfit { .. } | Judged::Limit { .. }) => other,
+            other @ (Judged::Later
+            | Judged::Unleased
+            | Judged::Unfit { .. }
+            | Judged::Limit { .. }) => other,
         }
     }
 

@@ -8,6 +8,7 @@ mod intent;
 pub(super) mod page;
 mod result;
 mod span;
+pub(super) mod wait;
 
 use crate::domain::invalid::Invalid;
 use crate::engine::Fault;

@@ -194,7 +194,7 @@ impl Message {
                     holder: None,
                     intent: Some(Box::new(self.intent())),
                 };
-                Ask::Reserve(reserve, nonce, LEASE)
+                Ask::Reserve(reserve, nonce, Some(LEASE))
             }
         }
     }
@@ -208,7 +208,7 @@ pub(super) fn reserve_as(resource: &ResourceId, request: u8, nonce: Nonce) -> As
         holder: None,
         intent: None,
     };
-    Ask::Reserve(reserve, nonce, LEASE)
+    Ask::Reserve(reserve, nonce, Some(LEASE))
 }
 
 /// A person says what was found out; with DONE, what the effect said.
