@@ -14,6 +14,8 @@
 //! writes the same. Its incidents are put only where there are none, or become parts that say what is there already, its
 //! operations are finished and differ at most in which incidents were raised about them, which raising again finds there.
 
+mod unleased;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -399,24 +401,6 @@ impl<'a> Round<'a> {
                 Next::Done
             }
         }
-    }
-
-    /// The first request left is to be granted, and gets its lease only now. Without one it alone fails.
-    async fn take_lease(&mut self) -> Next {
-        let Some(mut first) = self.tickets.pop_front() else {
-            return Next::Again;
-        };
-        if let Ask::Reserve(reserve, _, lease @ None) = &mut first.ask {
-            match self.shared.leases.take(reserve.ttl).await {
-                Ok(taken) => *lease = Some(taken),
-                Err(fault) => {
-                    self.shared.answer(first, Err(fault));
-                    return Next::Again;
-                }
-            }
-        }
-        self.tickets.push_front(first);
-        Next::Again
     }
 
     /// Nothing was written: the lease of the Reserve that was to be granted ended while it waited. It gets another.

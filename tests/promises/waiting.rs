@@ -1,16 +1,19 @@
 //! Waiting for an operation that is in progress: whoever waits is told as soon as it is settled, whatever number they are.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fencepost::domain::decision::{Rule, Verdict};
 use fencepost::domain::ids::ResourceId;
-use fencepost::engine::{OperationState, WAITERS_MAX, Waiters};
+use fencepost::engine::{Boottime, OperationState, WAITERS_MAX, Waiters};
 use futures_util::future::join_all;
+use serde_json::json;
+use uuid::Uuid;
 
 use super::fence::SHORTEST_SECONDS;
 use crate::support::ask::{Ask, ask, body, create, fresh_resource};
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, replayed};
+use crate::support::door::{House, order};
 use crate::support::fault::{Action, Rpc};
 use crate::support::sidecar::{Sidecar, Waiting, caller, caller_for};
 use crate::support::{engines, until};
@@ -112,7 +115,7 @@ async fn the_end_of_a_claim_wakes_and_a_person_or_the_next_attempt_follows(backe
         two.reserve_waiting(&pay.claim(), LONG),
     ];
     waiting(&two, 2).await;
-    let began = Instant::now();
+    let began = Boottime::now();
     tokio::time::sleep(Duration::from_millis(300)).await;
     one.release(&first.id).await;
     let [mut a, mut b] = others;
@@ -126,7 +129,10 @@ async fn the_end_of_a_claim_wakes_and_a_person_or_the_next_attempt_follows(backe
     assert_eq!(grant.attempt, 2);
     // The caller counts from before it sent the call.
     assert!(grant.safe_for > grant.ttl.as_duration(), "{grant:?}");
-    assert!(grant.safe_for <= grant.ttl.as_duration() + began.elapsed() + Duration::from_secs(1));
+    assert!(
+        grant.safe_for
+            <= grant.ttl.as_duration() + Boottime::now().since(began) + Duration::from_secs(1)
+    );
     waiting(&two, 1).await;
     applied(&one.complete(&grant.id, "second").await);
     replayed(&told(waits, WOKEN_WITHIN).await.decision, &body("second"));
@@ -136,20 +142,24 @@ async fn a_wait_that_is_over_first_answers_in_progress_in_time(backend: Backend)
     let [one, two] = backend.sidecars().await;
     let resource = pending(&one).await;
     one.hold(&pay(&resource).claim()).await;
-    let in_progress = |began: Instant, wait: Duration, decision: Verdict| {
+    let in_progress = |began: Boottime, wait: Duration, decision: Verdict| {
         assert_eq!(decision, Verdict::InProgress);
-        assert!(began.elapsed() >= wait, "{:?}", began.elapsed());
         assert!(
-            began.elapsed() < wait + WOKEN_WITHIN,
+            Boottime::now().since(began) >= wait,
             "{:?}",
-            began.elapsed()
+            Boottime::now().since(began)
+        );
+        assert!(
+            Boottime::now().since(began) < wait + WOKEN_WITHIN,
+            "{:?}",
+            Boottime::now().since(began)
         );
     };
-    let (wait, began) = (Duration::from_millis(300), Instant::now());
+    let (wait, began) = (Duration::from_millis(300), Boottime::now());
     let answer = told(two.transition_waiting(&pay(&resource), wait), LONG).await;
     in_progress(began, wait, answer.verdict);
     // The deadline comes before the wait is over; the answer comes before the deadline.
-    let (patience, began) = (Duration::from_millis(1_500), Instant::now());
+    let (patience, began) = (Duration::from_millis(1_500), Boottime::now());
     let answer = two
         .engine
         .reserve_or_wait(pay(&resource).claim(), LONG, caller_for(patience));
@@ -158,7 +168,11 @@ async fn a_wait_that_is_over_first_answers_in_progress_in_time(backend: Backend)
         .expect("a decision before the deadline")
         .decision;
     in_progress(began, Duration::from_millis(900), answer.verdict);
-    assert!(began.elapsed() < patience, "{:?}", began.elapsed());
+    assert!(
+        Boottime::now().since(began) < patience,
+        "{:?}",
+        Boottime::now().since(began)
+    );
     // Too short a deadline for any wait.
     let short = caller_for(Duration::from_millis(400));
     let answer = two
@@ -267,9 +281,14 @@ async fn there_are_never_more_who_wait_than_the_limit(backend: Backend) {
         .map(|_| two.lookup_waiting(&resource, "pay", LONG))
         .collect();
     waiting(&two, most).await;
-    let began = Instant::now();
+    let began = Boottime::now();
     let over = told(two.transition_waiting(&pay(&resource), LONG), WOKEN_WITHIN).await;
-    assert_eq!(over.verdict, Verdict::InProgress, "{:?}", began.elapsed());
+    assert_eq!(
+        over.verdict,
+        Verdict::InProgress,
+        "{:?}",
+        Boottime::now().since(began)
+    );
     applied(&one.complete(&grant.id, "receipt").await);
     for known in join_all(all).await {
         assert_eq!(known.unwrap().unwrap().state, OperationState::Done);
@@ -282,15 +301,76 @@ async fn a_sidecar_that_stops_answers_what_it_knows(backend: Backend) {
     one.hold(&pay(&resource).claim()).await;
     let waits = two.transition_waiting(&pay(&resource), LONG);
     waiting(&two, 1).await;
-    let began = Instant::now();
+    let began = Boottime::now();
     assert!(two.engine.stop(LONG).await);
     let answer = told(waits, WOKEN_WITHIN).await;
     assert_eq!(answer.verdict, Verdict::InProgress);
-    assert!(began.elapsed() < WOKEN_WITHIN, "{:?}", began.elapsed());
+    assert!(
+        Boottime::now().since(began) < WOKEN_WITHIN,
+        "{:?}",
+        Boottime::now().since(began)
+    );
     let late = two
         .engine
         .transition_or_wait(pay(&resource).build(), LONG, caller());
     assert!(late.await.is_err());
+}
+
+async fn a_wait_is_asked_for_at_every_door_and_refused_beyond_its_limit(backend: Backend) {
+    let house = House::on(&backend.url().await, backend.prefix()).await;
+    let intent = json!({"operationId": "pay", "json": "e30=", "move": {"initialState": "new", "toState": "paid"}});
+    let attempt = || Uuid::new_v4().to_string();
+    for (at, door) in house.doors.iter().enumerate() {
+        let resource = order(&format!("waits {at}"));
+        let claim = json!({"resource": resource, "requestId": attempt(), "intent": intent});
+        let claimed = house.door(at + 1).ask("Reserve", &claim).await;
+        let round = claimed["reservation"]["reservationId"].clone();
+        let with = |wait: &str| {
+            [
+                (
+                    "Transition",
+                    json!({"resource": resource, "intent": intent, "wait": wait}),
+                ),
+                (
+                    "Reserve",
+                    json!({"resource": resource, "requestId": attempt(), "intent": intent, "wait": wait}),
+                ),
+                (
+                    "Lookup",
+                    json!({"resource": resource, "operationId": "pay", "wait": wait}),
+                ),
+            ]
+        };
+        for wrong in ["-1s", "600.001s"] {
+            for (method, ask) in with(wrong) {
+                let refusal = door.refused(method, &ask).await;
+                assert_eq!(
+                    (&*refusal.code, &*refusal.field),
+                    ("invalid_argument", "wait")
+                );
+            }
+        }
+        let bare = json!({"resource": resource, "requestId": attempt(), "wait": "1s"});
+        assert_eq!(door.refused("Reserve", &bare).await.field, "wait");
+        for (method, ask) in with("0.2s") {
+            let told = &door.ask(method, &ask).await["decision"]["verdict"];
+            assert_eq!(told, "VERDICT_IN_PROGRESS", "{method}");
+        }
+        let asks = with("60s");
+        let answers = join_all(asks.iter().map(|(method, ask)| door.ask(method, ask)));
+        let complete = async {
+            // Whether they wait already or come later, the answer is the same; most wait by then.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let done = json!({"resource": resource, "reservationId": round, "result": {"body": "cmVjZWlwdA=="}});
+            house.door(at + 2).ask("Transition", &done).await
+        };
+        let (answers, _) = tokio::join!(answers, complete);
+        for answer in answers {
+            let decision = &answer["decision"];
+            assert_eq!(decision["verdict"], "VERDICT_REPLAYED", "{answer}");
+            assert_eq!(decision["result"]["body"], "cmVjZWlwdA==", "{answer}");
+        }
+    }
 }
 
 engines! {
@@ -302,4 +382,5 @@ engines! {
     without_a_watch_a_wait_ends_a_little_later,
     there_are_never_more_who_wait_than_the_limit,
     a_sidecar_that_stops_answers_what_it_knows,
+    a_wait_is_asked_for_at_every_door_and_refused_beyond_its_limit,
 }

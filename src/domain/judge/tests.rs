@@ -20,4 +20,5 @@ mod retention;
 mod rounds;
 mod sequences;
 mod states;
+mod waiting;
 mod wishes;
