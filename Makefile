@@ -7,7 +7,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 .PHONY: help run demo test lint bench
 
 help:
-	@echo "make run    build, then run a sidecar for development on 127.0.0.1:7411 (ARGS=… adds flags)"
+	@echo "make run    build, then run a sidecar for development on 127.0.0.1:7411, with machines/ in force (ARGS=… adds flags)"
 	@echo "make demo   build, then play the scenes that go wrong without a sidecar"
 	@echo "make lint   format, clippy, docs, the interface"
 	@echo "make test   lint, then every test; installs what is missing on Debian"
@@ -15,7 +15,7 @@ help:
 
 run:
 	@scripts/need.sh build
-	cargo run --locked -- dev $(ARGS)
+	FENCEPOST_MACHINES=$${FENCEPOST_MACHINES-machines} cargo run --locked -- dev $(ARGS)
 
 demo:
 	@scripts/need.sh build

@@ -37,7 +37,9 @@
 //! | fold | judging several requests for one resource, one after another, into one commit |
 //! | lane | what waits for one resource, with at most one commit in flight |
 //! | spilled | moved from the record to a key of its own |
-//! | machine | the states and events of one kind, from a file; nothing is judged by it yet |
+//! | machine | the states and events of one kind, from a file; in force in etcd, one version at a time |
+//! | law | what the resources of a kind are judged by: a machine, or the requests themselves |
+//! | terms | what the law makes of one request: from where to where, which values, what a refusal means |
 //! | disposition | what becomes of an event in a state, as far as the machine tells |
 //! | incident | a durable record of something that a person must judge; one for each operation and kind of finding |
 //! | evidence | a result that was not taken, though its effect may have run; kept in the incident |

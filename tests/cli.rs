@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fencepost::engine::Boottime;
+use fencepost::proto::v1 as pb;
 use fencepost::proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use fencepost::proto::v1::{
     Advice, CloseIncidentRequest, CloseIncidentResponse, Count, Decision, Finding,
@@ -564,6 +565,34 @@ impl OperatorService for TwoPages {
         &self,
         _: Request<CloseIncidentRequest>,
     ) -> Result<Response<CloseIncidentResponse>, Status> {
+        Err(Status::unimplemented("it only lists"))
+    }
+
+    async fn apply_machine(
+        &self,
+        _: Request<pb::ApplyMachineRequest>,
+    ) -> Result<Response<pb::ApplyMachineResponse>, Status> {
+        Err(Status::unimplemented("it only lists"))
+    }
+
+    async fn list_machines(
+        &self,
+        _: Request<pb::ListMachinesRequest>,
+    ) -> Result<Response<pb::ListMachinesResponse>, Status> {
+        Err(Status::unimplemented("it only lists"))
+    }
+
+    async fn get_machine(
+        &self,
+        _: Request<pb::GetMachineRequest>,
+    ) -> Result<Response<pb::GetMachineResponse>, Status> {
+        Err(Status::unimplemented("it only lists"))
+    }
+
+    async fn list_machine_versions(
+        &self,
+        _: Request<pb::ListMachineVersionsRequest>,
+    ) -> Result<Response<pb::ListMachineVersionsResponse>, Status> {
         Err(Status::unimplemented("it only lists"))
     }
 

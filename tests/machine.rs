@@ -6,9 +6,19 @@
     missing_docs
 )]
 
+#[allow(
+    unused_imports,
+    unused_macros,
+    reason = "nothing here runs on both engines"
+)]
+#[path = "support/mod.rs"]
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use support::process::Process;
 
 struct Said {
     exit: i32,
@@ -256,4 +266,317 @@ fn a_difference_says_what_changed_and_whether_it_may_follow() {
     let same = diff("1.yaml", "1.yaml");
     assert_eq!(same.exit, 0);
     assert!(same.out.ends_with("the two say the same\n"), "{}", same.out);
+}
+
+/// A command that asks a sidecar.
+async fn asking(sidecar: &Process, words: &[&str]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+    command
+        .args(words)
+        .env("FENCEPOST_ADDR", sidecar.address())
+        .env("FENCEPOST_ADMIN_SOCKET", sidecar.admin_socket())
+        .current_dir(root());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let output = output.await.unwrap();
+    Said {
+        exit: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_is_applied_judges_and_is_followed_by_higher_versions_only() {
+    let sidecar = Process::dev(&[]).await;
+    let ask = |words: &'static [&'static str]| asking(&sidecar, words);
+    let none = ask(&["machine", "list"]).await;
+    assert_eq!(
+        (none.exit, none.out.as_str()),
+        (0, "no machine is in force\n")
+    );
+    let early = ask(&[
+        "transition",
+        "door",
+        "1",
+        "--operation",
+        "b",
+        "--event",
+        "build",
+    ])
+    .await;
+    assert_eq!(early.exit, 65, "{}", early.err);
+    assert!(
+        early.err.contains("no machine is in force for kind door"),
+        "{}",
+        early.err
+    );
+
+    let second = DOOR
+        .replace("version: 1", "version: 2")
+        .replace("gone", "lost");
+    let mapped = format!("{second}map: {{ states: {{ gone: lost }} }}\n");
+    let (_kept, directory) = directory(&[
+        ("1.yaml", DOOR),
+        ("1b.yaml", &DOOR.replace("1h", "2h")),
+        ("2.yaml", &second),
+        ("2m.yaml", &mapped),
+        ("bad.yaml", &DOOR.replace("[open]", "[opn]")),
+    ]);
+    let file = |name: &str| directory.join(name).display().to_string();
+    let apply = async |name: &str| asking(&sidecar, &["machine", "apply", &file(name)]).await;
+    let bad = apply("bad.yaml").await;
+    assert_eq!((bad.exit, bad.out.as_str()), (65, ""));
+    assert!(
+        bad.err.contains("bad.yaml:7:18: error[unknown-name]"),
+        "{}",
+        bad.err
+    );
+    let first = apply("1.yaml").await;
+    assert_eq!((first.exit, first.err.as_str()), (0, ""), "{}", first.out);
+    assert!(
+        first.out.contains("1.yaml: in force now: door version 1 ("),
+        "{}",
+        first.out
+    );
+    let again = apply("1.yaml").await;
+    assert!(
+        again.exit == 0 && again.out.contains("in force already"),
+        "{}",
+        again.out
+    );
+    let other = apply("1b.yaml").await;
+    assert_eq!(
+        (other.exit, other.out.contains("refused")),
+        (65, true),
+        "{}",
+        other.out
+    );
+    assert!(
+        other
+            .err
+            .contains("1b.yaml:2:10: error[version]: the version is 1 as before"),
+        "{}",
+        other.err
+    );
+
+    let built = ask(&[
+        "transition",
+        "door",
+        "1",
+        "--operation",
+        "b",
+        "--event",
+        "build",
+    ])
+    .await;
+    assert_eq!(built.exit, 0, "{}{}", built.out, built.err);
+    assert!(
+        built.out.contains("APPLIED") && built.out.contains("version 1"),
+        "{}",
+        built.out
+    );
+    let razed = ask(&[
+        "transition",
+        "door",
+        "2",
+        "--operation",
+        "r",
+        "--event",
+        "raze",
+    ])
+    .await;
+    assert_eq!(razed.exit, 10, "{}", razed.out);
+    let unknown = ask(&[
+        "transition",
+        "door",
+        "1",
+        "--operation",
+        "x",
+        "--event",
+        "paint",
+    ])
+    .await;
+    assert_eq!(unknown.exit, 65);
+    assert!(
+        unknown.err.contains("kind door has no event paint"),
+        "{}",
+        unknown.err
+    );
+    let plain = ask(&[
+        "transition",
+        "door",
+        "1",
+        "--operation",
+        "x",
+        "--to",
+        "gone",
+    ])
+    .await;
+    assert_eq!(plain.exit, 65);
+    assert!(
+        plain.err.contains("intent.move") && plain.err.contains("kind door"),
+        "{}",
+        plain.err
+    );
+
+    let unmapped = apply("2.yaml").await;
+    assert_eq!(unmapped.exit, 65);
+    assert!(
+        unmapped
+            .err
+            .contains("2.yaml:4:1: error[unmapped]: state gone"),
+        "{}",
+        unmapped.err
+    );
+    assert_eq!(apply("2m.yaml").await.exit, 0);
+    let lower = apply("1.yaml").await;
+    assert_eq!(lower.exit, 0);
+    assert!(
+        lower
+            .out
+            .contains("IGNORED, a higher version is in force: door version 2"),
+        "{}",
+        lower.out
+    );
+    let history = ask(&["machine", "history", "door"]).await;
+    let lines: Vec<&str> = history.out.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", history.out);
+    assert!(lines[0].starts_with("door version 1 (") && lines[1].starts_with("door version 2 ("));
+    assert!(lines[0].contains(", applied 20"), "{}", history.out);
+    let got = ask(&["machine", "get", "door"]).await;
+    assert_eq!(got.out, mapped);
+    let got = ask(&["machine", "get", "door", "1"]).await;
+    assert_eq!(got.out, DOOR);
+    let absent = ask(&["machine", "get", "door", "7"]).await;
+    assert_eq!(absent.exit, 65);
+    assert!(
+        absent
+            .err
+            .contains("version 7 of kind door was never in force"),
+        "{}",
+        absent.err
+    );
+    let shown = ask(&["inspect", "door", "1", "-o", "json"]).await;
+    assert!(shown.out.contains("\"machineVersion\":2"), "{}", shown.out);
+    assert!(
+        shown.out.contains("\"allowedEvents\":[\"raze\"]"),
+        "{}",
+        shown.out
+    );
+    let json = ask(&["machine", "list", "-o", "json"]).await;
+    assert!(json.out.contains("\"version\":2"), "{}", json.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_far_too_large_or_cannot_be_read_is_refused_here() {
+    let sidecar = Process::dev(&[]).await;
+    let (_kept, directory) = directory(&[("huge.yaml", &"x".repeat(10 * 1024 * 1024))]);
+    let huge = directory.join("huge.yaml").display().to_string();
+    let said = asking(&sidecar, &["machine", "apply", &huge]).await;
+    assert_eq!(said.exit, 65);
+    assert!(
+        said.err.contains("huge.yaml:1:1: error[limit]"),
+        "{}",
+        said.err
+    );
+    let said = asking(&sidecar, &["machine", "apply", "/nowhere.yaml"]).await;
+    assert_eq!(said.exit, 2);
+    assert!(
+        said.err.contains("cannot read /nowhere.yaml"),
+        "{}",
+        said.err
+    );
+}
+
+// Case I6: nothing is half-started.
+#[test]
+fn a_sidecar_does_not_start_under_files_that_are_wrong() {
+    let marked = format!("\u{feff}{DOOR}");
+    let (_kept, directory) = directory(&[
+        ("a.yaml", DOOR),
+        ("b.yaml", DOOR),
+        ("c.yaml", &DOOR.replace("retention: 1h", "size: 3")),
+        ("d.yaml", &marked),
+    ]);
+    let path = directory.display().to_string();
+    let output = Command::new(env!("CARGO_BIN_EXE_fencepost"))
+        .args([
+            "dev",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin-socket",
+            "none",
+            "--machines",
+            &path,
+        ])
+        .output()
+        .unwrap();
+    let (out, err) = (
+        String::from_utf8(output.stdout),
+        String::from_utf8(output.stderr),
+    );
+    let (out, err) = (out.unwrap(), err.unwrap());
+    assert_eq!(output.status.code(), Some(78), "{err}");
+    assert!(
+        !out.contains("ready") && !err.contains("listening"),
+        "{out}{err}"
+    );
+    for line in [
+        "b.yaml:1:7: error[duplicate]: kind door has a machine at",
+        "c.yaml:3:1: error[unknown-key]",
+        "d.yaml:1:1: error[yaml]",
+    ] {
+        let found = err.lines().filter(|said| said.contains(line)).count();
+        assert_eq!(found, 1, "{line}: {err}");
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_fencepost"))
+        .args([
+            "dev",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin-socket",
+            "none",
+            "--machines",
+        ])
+        .arg(empty.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(78));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_examples_are_in_force_when_a_sidecar_starts_with_them_and_the_readme_is_true() {
+    let sidecar = Process::dev(&["--machines", "machines"]).await;
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, block) = readme
+        .split_once("<!-- tested: apply -->\n```sh\n")
+        .unwrap();
+    let (script, _) = block.split_once("```").unwrap();
+    let kept = tempfile::tempdir().unwrap();
+    let script = script
+        .replace("target/debug/fencepost", env!("CARGO_BIN_EXE_fencepost"))
+        .replace("/tmp/", &format!("{}/", kept.path().display()));
+    let mut command = Command::new("bash");
+    command
+        .args(["-euc", &script])
+        .env("FENCEPOST_ADDR", sidecar.address())
+        .env("FENCEPOST_ADMIN_SOCKET", sidecar.admin_socket())
+        .current_dir(root());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let output = output.await.unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{out}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for part in [
+        "machines/order.yaml: in force already: order version 1",
+        "machines/seat.yaml: in force already: seat version 1",
+        "APPLIED",
+        "the two say the same",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
 }

@@ -20,5 +20,7 @@ mod leases;
 mod proxy;
 #[path = "store/timeline.rs"]
 mod timeline;
+#[path = "store/watches.rs"]
+mod watches;
 #[path = "store/world.rs"]
 mod world;

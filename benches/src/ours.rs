@@ -244,6 +244,7 @@ pub(crate) fn transition(resource: &str, step: Move) -> pb::TransitionRequest {
         resource: Some(named(resource)),
         intent: Some(pb::Intent {
             operation_id: step.operation.to_owned(),
+            event: String::new(),
             identity: Default::default(),
             content: Some(Content::Json(
                 work::content(resource, step.operation).into_bytes().into(),

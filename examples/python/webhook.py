@@ -13,7 +13,7 @@ import os
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import grpc
-from fencepost.v1.coordination_pb2 import Intent, Move, TransitionRequest
+from fencepost.v1.coordination_pb2 import Intent, TransitionRequest
 from fencepost.v1.coordination_pb2_grpc import CoordinationServiceStub
 from fencepost.v1.decision_pb2 import (
     ADVICE_ABANDON,
@@ -46,9 +46,8 @@ def payment_succeeded(event: dict, body: bytes) -> tuple[int, bytes]:
         intent=Intent(
             operation_id=event["id"],                              # equal in every resend
             identity={"payment_attempt_id": event["attempt"]},     # proves the round, not the version
+            event="pay",                                           # the machine says from where to where
             json=body,                                             # same key, other content: CONFLICT
-            from_states=["pending_payment"],
-            move=Move(to_state="paid"),
         ),
         result=Result(code=200, body=b"booked"),                   # what every duplicate is answered
     ), timeout=5)

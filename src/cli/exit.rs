@@ -21,7 +21,7 @@ const MEANINGS: [(u8, &str); 12] = [
     ),
     (
         65,
-        "the request can never work (INVALID_ARGUMENT); machine: a file has errors; digest: there is none",
+        "the request can never work (INVALID_ARGUMENT, NOT_FOUND); machine: a file has errors; digest: there is none",
     ),
     (
         69,

@@ -16,12 +16,15 @@ pub(super) struct IntentArgs {
     operation: Option<String>,
     #[command(flatten)]
     content: ContentArgs,
-    /// A value that proves that the message belongs to the round in force; may be repeated
+    /// A value that proves that the message belongs to the round in force, or that the event sets; may be repeated
     #[arg(long, env = "FENCEPOST_IDENTITY", value_name = "NAME=VALUE", value_parser = values::pair)]
     identity: Vec<(String, String)>,
     /// A state from which the move may start; may be repeated [default: any]
     #[arg(long, env = "FENCEPOST_FROM", value_name = "STATE")]
     from: Vec<String>,
+    /// What has happened, as the machine of the kind calls it; instead of --to, --stay and --once
+    #[arg(long, env = "FENCEPOST_EVENT", value_name = "EVENT")]
+    event: Option<String>,
     #[command(flatten)]
     movement: MoveArgs,
     /// When the sender made the message, such as 2026-01-31T12:00:00Z; older than the retention, it is never run
@@ -92,6 +95,7 @@ impl IntentArgs {
         let Some(operation_id) = self.operation else {
             let said = self.content.is_given()
                 || self.movement.is_given()
+                || self.event.is_some()
                 || !self.identity.is_empty()
                 || !self.from.is_empty()
                 || self.operation_time.is_some()
@@ -109,7 +113,8 @@ impl IntentArgs {
             identity: values::unique("--identity", &self.identity)?,
             content: Some(self.content.read()?),
             from_states: self.from,
-            r#move: self.movement.read()?,
+            r#move: self.movement.read(self.event.as_deref())?,
+            event: self.event.unwrap_or_default(),
             rerun_if_interrupted,
             operation_time: self.operation_time,
         }))
@@ -145,7 +150,16 @@ impl MoveArgs {
         named || self.stay || self.once
     }
 
-    fn read(self) -> Result<Option<Move>, Trouble> {
+    fn read(self, event: Option<&str>) -> Result<Option<Move>, Trouble> {
+        if event.is_some() {
+            if self.is_given() {
+                return Err(Trouble::usage(
+                    "--event excludes --to, --stay, --once, --initial and --set: the machine says where it leads, and \
+                     --identity gives the values that it sets",
+                ));
+            }
+            return Ok(None);
+        }
         let said = [self.to.is_some(), self.stay, self.once];
         if said.into_iter().filter(|said| *said).count() > 1 {
             return Err(Trouble::usage(
@@ -164,7 +178,7 @@ impl MoveArgs {
         if !goes {
             // A forgotten --to would use up the operation: the real move would then be taken for a repetition.
             return Err(Trouble::usage(
-                "where does it lead? Give --to STATE, --stay (judge the state and leave it), or --once (judge no \
+                "where does it lead? Give --event EVENT if the kind has a machine, else --to STATE, --stay (judge the state and leave it), or --once (judge no \
                  state; record the operation)",
             ));
         }

@@ -85,8 +85,8 @@ enum Command {
     /// Say what was found out about an operation that was interrupted, over the sidecar's admin socket
     #[command(after_help = exit::of_a_question(&[10, 11]))]
     Resolve(Box<resolve::ResolveArgs>),
-    /// Check, show, draw and compare machine files; no sidecar is asked
-    #[command(subcommand, after_help = exit::of_files())]
+    /// Check, show, draw and compare machine files, and put them in force
+    #[command(subcommand, after_help = exit::of_a_question(&[]))]
     Machine(machine::MachineCommand),
     /// Write the interface's proto files into a directory
     Proto(proto_dir::ProtoArgs),
@@ -167,7 +167,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Digest(args) => args.run(),
         Command::Counts(args) => args.run().await,
         Command::Resolve(args) => args.run().await,
-        Command::Machine(command) => command.run(),
+        Command::Machine(command) => command.run().await,
         Command::Proto(args) => args.run(),
     };
     match ended {

@@ -66,6 +66,10 @@ struct SidecarArgs {
     /// [env: FENCEPOST_FORGET] [default: never]
     #[arg(long, value_name = "DURATION")]
     forget: Option<String>,
+    /// Directory of machine files to put in force at the start, each *.yaml and *.yml in it; a lower version than the one in
+    /// force is ignored [env: FENCEPOST_MACHINES] [default: none]
+    #[arg(long, value_name = "DIR")]
+    machines: Option<String>,
     /// Form of the log: text or json [env: FENCEPOST_LOG_FORMAT] [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
@@ -75,7 +79,7 @@ struct SidecarArgs {
 }
 
 impl SidecarArgs {
-    fn flags(self) -> [(Setting, Option<String>); 8] {
+    fn flags(self) -> [(Setting, Option<String>); 9] {
         [
             (settings::LISTEN, self.listen),
             (settings::ADMIN_SOCKET, self.admin_socket),
@@ -83,6 +87,7 @@ impl SidecarArgs {
             (settings::RETENTION, self.retention),
             (settings::INCIDENT_RETENTION, self.incident_retention),
             (settings::FORGET, self.forget),
+            (settings::MACHINES, self.machines),
             (settings::LOG_FORMAT, self.log_format),
             (settings::LOG_LEVEL, self.log_level),
         ]

@@ -115,6 +115,10 @@ impl Table {
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         self.row("identity", identity.join(", "));
+        if snapshot.machine_version > 0 {
+            self.row("machine", format!("version {}", snapshot.machine_version));
+        }
+        self.row("allowed events", snapshot.allowed_events.join(", "));
         let revision = match snapshot.revision {
             0 => "never written".to_owned(),
             revision => revision.to_string(),

@@ -142,6 +142,14 @@ mod tests {
     }
 
     #[test]
+    fn an_event_goes_without_a_move() {
+        let intent = request("--event pay --identity try=p1 --from pending").unwrap();
+        let intent = intent.intent.unwrap();
+        assert_eq!((&*intent.event, intent.r#move), ("pay", None));
+        assert_eq!(intent.from_states, ["pending"]);
+    }
+
+    #[test]
     fn a_reservation_alone_completes_its_claim() {
         let line = "transition order 1 --reservation r --result ok --release false";
         let args = Line::try_parse_from(line.split(' ')).unwrap().args;
@@ -176,6 +184,11 @@ mod tests {
             "--initial new",
             "--json - --result -",
             "--stay --set a=1 --set a=2",
+            "--event pay --to paid",
+            "--event pay --stay",
+            "--event pay --once",
+            "--event pay --set a=1",
+            "--event pay --initial new",
         ] {
             assert_eq!(request(line).unwrap_err().exit, Exit::Usage, "{line}");
         }

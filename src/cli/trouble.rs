@@ -48,7 +48,7 @@ impl Trouble {
         let lost = std::error::Error::source(status).is_some();
         let said = plain(status.message());
         match status.code() {
-            Code::InvalidArgument => {
+            Code::InvalidArgument | Code::NotFound => {
                 Self::new(Exit::Invalid, format!("the request can never work: {said}"))
             }
             Code::Unavailable if !lost => Self::new(
@@ -107,7 +107,6 @@ impl Trouble {
             ),
             code @ (Code::Ok
             | Code::Unknown
-            | Code::NotFound
             | Code::AlreadyExists
             | Code::PermissionDenied
             | Code::ResourceExhausted

@@ -1,6 +1,7 @@
 //! Flags and environment, checked as a whole before anything is opened.
 
 mod admin_socket;
+mod machines;
 mod setting;
 mod values;
 mod variables;
@@ -13,9 +14,10 @@ use crate::domain::retention::Keeping;
 use crate::store::Prefix;
 
 pub use admin_socket::admin_socket_path;
+pub use machines::{MachineFile, in_directory, read_file, sound as sound_machines};
 use setting::{
     ADMIN_SOCKET, DRAIN_LIMIT, ETCD_ENDPOINTS, ETCD_PREFIX, ETCD_TIMEOUT, ETCD_WAIT, FORGET,
-    INCIDENT_RETENTION, LISTEN, LOG_FORMAT, LOG_LEVEL, RETENTION, Reading,
+    INCIDENT_RETENTION, LISTEN, LOG_FORMAT, LOG_LEVEL, MACHINES, RETENTION, Reading,
 };
 pub use setting::{Faults, Setting, Sources};
 pub use variables::unknown as unknown_variables;
@@ -24,7 +26,7 @@ pub use variables::unknown as unknown_variables;
 pub mod settings {
     pub use super::setting::{
         ADMIN_SOCKET, DRAIN_LIMIT, ETCD_ENDPOINTS, ETCD_PREFIX, ETCD_TIMEOUT, ETCD_WAIT, FORGET,
-        INCIDENT_RETENTION, LISTEN, LOG_FORMAT, LOG_LEVEL, RETENTION,
+        INCIDENT_RETENTION, LISTEN, LOG_FORMAT, LOG_LEVEL, MACHINES, RETENTION,
     };
 }
 
@@ -39,6 +41,8 @@ pub struct Config {
     pub drain_limit: Duration,
     /// How long what is kept.
     pub keeping: Keeping,
+    /// Machine files that are put in force at the start; each is sound.
+    pub machines: Vec<MachineFile>,
     /// How it logs.
     pub log: Log,
     /// Where decisions are kept.
@@ -145,12 +149,23 @@ impl Config {
         let keeping = Self::keeping(&mut reading);
         let format = reading.read(&LOG_FORMAT, values::log_format);
         let level = reading.read(&LOG_LEVEL, values::log_level);
-        let read = (listen, admin, drain_limit, keeping, format, level, backend);
+        let machines = reading.read_all(&MACHINES, machines::sound);
+        let read = (
+            listen,
+            admin,
+            drain_limit,
+            keeping,
+            machines,
+            format,
+            level,
+            backend,
+        );
         let (
             Some(listen),
             Some(admin),
             Some(drain_limit),
             Some(keeping),
+            Some(machines),
             Some(format),
             Some(level),
             Some(backend),
@@ -163,6 +178,7 @@ impl Config {
             admin,
             drain_limit,
             keeping,
+            machines,
             log: Log { format, level },
             backend,
         })

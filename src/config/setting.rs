@@ -48,6 +48,8 @@ settings! {
     INCIDENT_RETENTION: "--incident-retention", "FENCEPOST_INCIDENT_RETENTION", "30d";
     /// After how long untouched a resource is forgotten.
     FORGET: "--forget", "FENCEPOST_FORGET", "never";
+    /// The directory of machine files that are put in force at the start.
+    MACHINES: "--machines", "FENCEPOST_MACHINES", "";
     /// The form of log lines.
     LOG_FORMAT: "--log-format", "FENCEPOST_LOG_FORMAT", "text";
     /// What is logged.
@@ -163,6 +165,25 @@ impl<'a> Reading<'a> {
                 None
             }
         }
+    }
+
+    /// As `read`, of what may have several faults.
+    pub(super) fn read_all<T>(
+        &mut self,
+        setting: &Setting,
+        parse: impl FnOnce(&str) -> Result<T, Vec<String>>,
+    ) -> Option<T> {
+        let (source, text) = match self.sources.get(setting) {
+            Ok(got) => got,
+            Err(fault) => {
+                self.faults.push(fault);
+                return None;
+            }
+        };
+        let faults = |reason| Fault { source, reason };
+        parse(text)
+            .map_err(|reasons| self.faults.extend(reasons.into_iter().map(faults)))
+            .ok()
     }
 
     pub(super) fn into_faults(self) -> Faults {

@@ -5,9 +5,10 @@
 //! open claim whose round is over has died, and whether its effect ran is not known.
 
 use super::digest::FieldHashes;
-use super::ids::{Holder, Mark, Nonce, OperationId, Reason, RequestId};
+use super::ids::{EventName, Holder, IdentityName, Mark, Nonce, OperationId, Reason, RequestId};
+use super::machine::MachineVersion;
 use super::record::{Raised, Record};
-use super::request::{Identity, Intent, Move};
+use super::request::{Identity, Intent};
 
 /// Most attempts that begin without a person, if the operation may be run again after one has died.
 pub const CLAIM_ATTEMPTS_MAX: u32 = 5;
@@ -34,11 +35,26 @@ pub enum Seat {
 pub struct OpenOperation {
     /// What was asked, as it was judged at the grant: the move that its completing makes.
     pub intent: Intent,
+    /// What a machine judged it as; its intent then has the move that the event makes. `None`: no machine did.
+    pub judged: Option<JudgedAs>,
     /// Who works on it, and what is known of the attempts.
     pub claim: Claim,
     /// By these another content under the same key is told which of its fields differ. The salt is the mark of the request
     /// that the claim was granted to.
     pub fields: FieldHashes,
+}
+
+/// What a machine made of an operation when its claim was granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JudgedAs {
+    /// The event, as that version calls it.
+    pub event: EventName,
+    /// The version that was in force.
+    pub version: MachineVersion,
+    /// Identity values that end with the move.
+    pub clears: Vec<IdentityName>,
+    /// Whether its sender, refused, would send again for ever.
+    pub keeps_retrying: bool,
 }
 
 /// The last claim of an operation.
@@ -129,6 +145,13 @@ pub enum Carried {
 }
 
 impl OpenOperation {
+    /// The event and the version that it was judged by, if a machine did.
+    pub fn judged_as(&self) -> Option<(&EventName, MachineVersion)> {
+        self.judged
+            .as_ref()
+            .map(|judged| (&judged.event, judged.version))
+    }
+
     /// How many bytes it takes in a record, about.
     pub fn size(&self) -> usize {
         const FIXED: usize = 96;
@@ -148,19 +171,15 @@ impl OpenOperation {
             + movement.map_or(0, |movement| values(&movement.sets))
             + states.map(|state| state.as_str().len() + 2).sum::<usize>()
             + self.claim.resolved.as_ref().map_or(0, |by| by.size())
+            + self.judged.as_ref().map_or(0, JudgedAs::size)
     }
 }
 
-impl Intent {
-    /// Whether it may change the state or the identity of its resource, so that no two such may be open at once.
-    pub fn moves(&self) -> bool {
-        self.movement.as_ref().is_some_and(Move::changes)
-    }
-}
-
-impl Move {
-    fn changes(&self) -> bool {
-        self.to.is_some() || self.initial.is_some() || !self.sets.is_empty()
+impl JudgedAs {
+    fn size(&self) -> usize {
+        const FIXED: usize = 12;
+        let clears = self.clears.iter().map(|name| name.as_str().len() + 2);
+        FIXED + self.event.as_str().len() + clears.sum::<usize>()
     }
 }
 

@@ -1,10 +1,13 @@
 //! The answer of every call that judges.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::ids::{
-    Holder, IdentityName, IdentityValue, OperationId, ReservationId, ResourceId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, OperationId, ReservationId, ResourceId,
+    StateName,
 };
+use super::machine::MachineVersion;
 use super::outcome::StoredResult;
 use super::request::Ttl;
 use super::token::{FencingToken, Revision};
@@ -148,6 +151,14 @@ pub enum Rule {
     TooOld,
     /// The resource was forgotten, and must not come back.
     Forgotten,
+    /// No state that allows the event can come any more.
+    CannotCome,
+    /// The machine's file says what becomes of the event in this state.
+    AsSaid,
+    /// An identity value was never in force, and can no longer come into force.
+    NeverKnown,
+    /// The same operation as another event.
+    OtherEvent,
     /// The operation was claimed: its effect may run.
     Claimed,
     /// Another request's claim of the operation is live.
@@ -223,6 +234,10 @@ rule_names! {
     NoState => "NO_STATE",
     TooOld => "TOO_OLD",
     Forgotten => "FORGOTTEN",
+    CannotCome => "CANNOT_COME",
+    AsSaid => "AS_SAID",
+    NeverKnown => "NEVER_KNOWN",
+    OtherEvent => "OTHER_EVENT",
     Claimed => "CLAIMED",
     Running => "RUNNING",
     ClaimOpen => "CLAIM_OPEN",
@@ -243,8 +258,12 @@ pub struct IncidentId(pub String);
 /// A judgement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What was found; the advice follows from it.
+    /// What was found; the advice follows from it,
     pub verdict: Verdict,
+    /// unless the machine knows better what its sender makes of an answer.
+    pub advice_instead: Option<Advice>,
+    /// The event that was judged, where the request does not say it: the completing of a claim by its round alone.
+    pub event: Option<EventName>,
     /// Who decided.
     pub layer: Layer,
     /// Why, exactly.
@@ -263,7 +282,7 @@ pub struct Decision {
     pub expected: Vec<StateName>,
     /// JSON Pointers to the fields that differ from those of the first content.
     pub differing: Vec<String>,
-    /// With APPLIED: another operation on this resource did the same with the same content, so the key may be too narrow.
+    /// With APPLIED, or GRANTED to a claim: another operation on this resource did the same with the same content, so the key may be too narrow.
     pub same_content_as: Option<OperationId>,
     /// In a repeated answer: when it was first decided, in milliseconds since 1970.
     pub first_time_ms: Option<u64>,
@@ -274,7 +293,7 @@ pub struct Decision {
 impl Decision {
     /// What the caller should do.
     pub fn advice(&self) -> Advice {
-        self.verdict.advice()
+        self.advice_instead.unwrap_or_else(|| self.verdict.advice())
     }
 }
 
@@ -291,6 +310,10 @@ pub struct Snapshot {
     pub live: Option<LiveRound>,
     /// Last change; `None`: never written.
     pub revision: Option<Revision>,
+    /// The version of the machine whose names this speaks in, if there is one.
+    pub machine: Option<MachineVersion>,
+    /// The events that the state allows. Told to those who ask for nothing else; else empty.
+    pub allowed: Arc<[EventName]>,
 }
 
 /// A live reservation as others see it.

@@ -57,7 +57,7 @@ mod pointer;
 
 use std::fmt;
 
-pub use content::{Beside, Content, Given};
+pub use content::{Beside, Content, Given, Sent};
 pub use fields::{
     FIELD_HASHES_BYTES_MAX, FIELDS_COMPARED_MAX, FIELDS_KEPT_MAX, FIELDS_TOLD_MAX, FieldHashes,
 };

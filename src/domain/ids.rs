@@ -151,7 +151,7 @@ text_newtype!(
     |text| {
         let parsed = free_text(text, REASON_BYTES_MAX)?;
         if parsed.trim().is_empty() {
-            return Err(Invalid::new("is blank; say why, for whoever reads it later"));
+            return Err(Invalid::new("is required: say in a few words what was found and done"));
         }
         Ok(parsed)
     }

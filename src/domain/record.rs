@@ -8,8 +8,9 @@ use super::claim::{OpenOperation, PastClaim, Resolution};
 use super::decision::{Rule, Verdict};
 use super::digest::{ContentDigest, FieldHashes};
 use super::ids::{
-    Holder, IdentityName, IdentityValue, Mark, Nonce, OperationId, RequestId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, Mark, Nonce, OperationId, RequestId, StateName,
 };
+use super::machine::MachineVersion;
 use super::outcome::StoredResult;
 use super::request::Ttl;
 use super::retention::StoreTime;
@@ -76,6 +77,8 @@ pub struct Record {
     pub touched: Option<StoreTime>,
     /// When its state and its history were forgotten. What is left keeps late messages from beginning it anew.
     pub forgotten: Option<StoreTime>,
+    /// The version of the machine whose names it speaks in. `None`: no machine has judged it yet.
+    pub machine: Option<MachineVersion>,
 }
 
 /// A stay in a state, the last one.
@@ -90,11 +93,11 @@ pub struct Visit {
 }
 
 /// An identity value and those that it replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedValue {
-    /// In force.
-    pub current: IdentityValue,
-    /// Known to be replaced, oldest first.
+    /// In force; `None`: it was cleared.
+    pub current: Option<IdentityValue>,
+    /// Known to be replaced or cleared, oldest first.
     pub replaced: Vec<ValueHash>,
 }
 
@@ -186,9 +189,20 @@ pub struct Operation {
     pub expiry: Option<StoreTime>,
     /// How often it was delivered.
     pub deliveries: Deliveries,
+    /// The event that it was, if a machine judged it,
+    pub event: Option<EventName>,
+    /// and the version of that machine.
+    pub machine: Option<MachineVersion>,
+    /// Whether its sender, refused, would send again for ever: then it is told that the matter is settled.
+    pub keeps_retrying: bool,
 }
 
 impl Operation {
+    /// The event and the version that it was judged by, if a machine did.
+    pub fn judged_as(&self) -> Option<(&EventName, MachineVersion)> {
+        self.event.as_ref().zip(self.machine)
+    }
+
     /// Whether its time has come: what is remembered of it no longer counts, only what is still stored.
     pub fn expired(&self, now: StoreTime) -> bool {
         self.expiry.is_some_and(|end| end.has_come(now))

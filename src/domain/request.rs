@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::claim::Finding;
 use super::digest::{Beside, ContentDigest, FieldHashes};
 use super::ids::{
-    Holder, IdentityName, IdentityValue, Mark, OperationId, Reason, RequestId, ReservationId,
-    ResourceId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, Mark, OperationId, Reason, RequestId,
+    ReservationId, ResourceId, StateName,
 };
 use super::invalid::Invalid;
 use super::outcome::StoredResult;
@@ -92,15 +92,17 @@ pub type Identity = BTreeMap<IdentityName, IdentityValue>;
 pub struct Intent {
     /// The sender's stable key.
     pub operation: OperationId,
-    /// Must match what the resource has.
+    /// What has happened, in the words of the kind's machine; excludes `movement`.
+    pub event: Option<EventName>,
+    /// Must match what the resource has, but for what the event sets.
     pub identity: Identity,
     /// Tells the same content from another.
     pub digest: ContentDigest,
     /// What else is known of the content.
     pub beside: Beside,
-    /// Where the move may start; empty: anywhere.
+    /// Where the move may start; empty: anywhere, or wherever the event may.
     pub from: Vec<StateName>,
-    /// Where it leads; `None`: run once, no state judged.
+    /// Where it leads; `None` without an event: run once, no state judged.
     pub movement: Option<Move>,
     /// When the sender made it, in milliseconds since 1970, if it says so.
     pub made_ms: Option<u64>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::domain::decision::Verdict;
-use crate::domain::ids::Kind;
+use crate::domain::ids::{EventName, Kind};
 
 /// Most rows: pairs of a kind and an event. Deliveries of further ones are counted together.
 pub const COUNT_ROWS_MAX: usize = 512;
@@ -17,8 +17,8 @@ type Row = BTreeMap<Verdict, u64>;
 pub struct Count {
     /// Of resources of this kind. `None`: of all kinds beyond the limit.
     pub kind: Option<Kind>,
-    /// The event of the machine; empty: the kind has none.
-    pub event: Arc<str>,
+    /// The event that was named. `None`: none was.
+    pub event: Option<EventName>,
     /// How often each verdict was given. Together these are all deliveries.
     pub verdicts: Row,
 }
@@ -39,7 +39,7 @@ pub(super) struct Counts {
 
 #[derive(Debug, Default)]
 struct Rows {
-    known: BTreeMap<(Kind, Arc<str>), Row>,
+    known: BTreeMap<(Kind, Option<EventName>), Row>,
     other: Row,
 }
 
@@ -57,9 +57,9 @@ impl Counts {
     }
 
     /// A delivery was judged.
-    pub(super) fn judged(&self, kind: &Kind, event: &Arc<str>, verdict: Verdict) {
+    pub(super) fn judged(&self, kind: &Kind, event: Option<&EventName>, verdict: Verdict) {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (kind.clone(), Arc::clone(event));
+        let key = (kind.clone(), event.cloned());
         let room = rows.known.len() < COUNT_ROWS_MAX || rows.known.contains_key(&key);
         let row = if room {
             rows.known.entry(key).or_default()
@@ -74,12 +74,12 @@ impl Counts {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let known = rows.known.iter().map(|((kind, event), row)| Count {
             kind: Some(kind.clone()),
-            event: Arc::clone(event),
+            event: event.clone(),
             verdicts: row.clone(),
         });
         let other = (!rows.other.is_empty()).then(|| Count {
             kind: None,
-            event: "".into(),
+            event: None,
             verdicts: rows.other.clone(),
         });
         known.chain(other).collect()
@@ -97,23 +97,27 @@ mod tests {
     #[test]
     fn verdicts_add_up_to_the_deliveries_of_their_kind_and_event() {
         let counts = Counts::since(7);
-        let (none, pay): (Arc<str>, Arc<str>) = ("".into(), "pay".into());
+        let pay = EventName::parse("pay").unwrap();
         for verdict in [Verdict::Applied, Verdict::Replayed, Verdict::Replayed] {
-            counts.judged(&kind("order"), &none, verdict);
+            counts.judged(&kind("order"), None, verdict);
         }
-        counts.judged(&kind("order"), &pay, Verdict::Busy);
-        counts.judged(&kind("seat"), &none, Verdict::Applied);
+        counts.judged(&kind("order"), Some(&pay), Verdict::Busy);
+        counts.judged(&kind("seat"), None, Verdict::Applied);
         let all = counts.all();
         let told: Vec<_> = all
             .iter()
             .map(|row| {
                 let kind = row.kind.as_ref().unwrap().as_str();
-                (kind, &*row.event, row.deliveries())
+                (kind, row.event.as_ref(), row.deliveries())
             })
             .collect();
         assert_eq!(
             told,
-            [("order", "", 3), ("order", "pay", 1), ("seat", "", 1)]
+            [
+                ("order", None, 3),
+                ("order", Some(&pay), 1),
+                ("seat", None, 1)
+            ]
         );
         assert_eq!(all[0].verdicts[&Verdict::Replayed], 2);
         assert_eq!(counts.since_ms(), 7);
@@ -122,11 +126,10 @@ mod tests {
     #[test]
     fn kinds_beyond_the_limit_are_counted_together() {
         let counts = Counts::since(0);
-        let none: Arc<str> = "".into();
         for at in 0..COUNT_ROWS_MAX + 3 {
-            counts.judged(&kind(&format!("k{at:04}")), &none, Verdict::Applied);
+            counts.judged(&kind(&format!("k{at:04}")), None, Verdict::Applied);
         }
-        counts.judged(&kind("k0000"), &none, Verdict::Busy);
+        counts.judged(&kind("k0000"), None, Verdict::Busy);
         let all = counts.all();
         assert_eq!(all.len(), COUNT_ROWS_MAX + 1);
         assert_eq!(all[0].deliveries(), 2, "a known one is still told apart");

@@ -17,6 +17,7 @@ use super::fault::Fault;
 use super::kept::Kept;
 use super::lane::Shared;
 use super::lanes::Lanes;
+use super::laws::Laws;
 use super::leases::Leases;
 use super::narrow_keys::NarrowKeys;
 use super::reader::Reader;
@@ -122,6 +123,7 @@ impl Engine {
             clock: StoreClock::new(options.clock, options.keeping, store.clock_at_opening()),
             counts: Counts::since(wall_clock_ms()),
             kept_something: AtomicBool::default(),
+            laws: Laws::start(store.clone(), &tasks),
             store,
             kept: Kept::default(),
             trouble: Sparing::default(),
@@ -240,6 +242,16 @@ impl Engine {
             });
         }
         Ok(())
+    }
+
+    /// Waits for what only asks, at most until the caller's deadline.
+    pub(super) async fn question<T>(
+        &self,
+        caller: Caller,
+        asking: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        self.admit(caller)?;
+        within(caller.deadline, &Progress::default(), asking).await
     }
 
     /// Refuses new work and waits for what is under way, at most until the limit. Reservations are left alone: they belong

@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+use crate::domain::ids::Kind;
+use crate::domain::judge::Unlawful;
+use crate::domain::machine::MachineVersion;
+
+/// When to ask again once the machine of a kind has become known.
+const LAW_RETRY: Duration = Duration::from_millis(50);
+
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
@@ -12,6 +19,44 @@ pub enum Fault {
         field: String,
         /// Completes the sentence.
         reason: String,
+    },
+    /// An event was named for a kind without a machine.
+    #[error(
+        "no machine is in force for kind {kind}: apply one, or say in `move` where the request leads instead of naming an event"
+    )]
+    UnknownKind {
+        /// The kind.
+        kind: String,
+    },
+    /// The machine has no such event.
+    #[error("kind {kind} has no event {event} (version {version} of its machine is in force)")]
+    UnknownEvent {
+        /// The kind.
+        kind: String,
+        /// The event.
+        event: String,
+        /// The version in force.
+        version: MachineVersion,
+    },
+    /// A machine, or a version of one, that there is not.
+    #[error("{what}")]
+    NoSuchMachine {
+        /// A sentence.
+        what: String,
+    },
+    /// The resource and the machine in force do not belong together, or the machine cannot be read here.
+    #[error("{reason}")]
+    MachineMismatch {
+        /// A sentence that says what to do.
+        reason: String,
+    },
+    /// The machine changed while the call was read; nothing was done.
+    #[error(
+        "the machine of this kind has just changed; nothing was done, ask again with the same ids"
+    )]
+    MachineChanged {
+        /// When to ask again.
+        retry_after: Duration,
     },
     /// A named limit of the resource was met; nothing was done.
     #[error("{what}; the limit is {limit}")]
@@ -58,4 +103,24 @@ pub enum Fault {
         "what is stored for this resource, or the timeline of all, cannot be trusted; nothing was done, and the log of the sidecar names the key"
     )]
     CorruptRecord,
+}
+
+impl Fault {
+    /// Why a request cannot be judged by the law in force.
+    pub(super) fn of_law(kind: &Kind, unlawful: Unlawful) -> Self {
+        let kind = kind.to_string();
+        match unlawful {
+            Unlawful::Field { field, reason } => Self::InvalidField { field, reason },
+            Unlawful::NoMachine => Self::UnknownKind { kind },
+            Unlawful::NoEvent { event, version } => Self::UnknownEvent {
+                kind,
+                event: event.to_string(),
+                version,
+            },
+            Unlawful::Unread => Self::MachineChanged {
+                retry_after: LAW_RETRY,
+            },
+            Unlawful::Mismatch(reason) => Self::MachineMismatch { reason },
+        }
+    }
 }

@@ -257,6 +257,11 @@ fn after_keepalive(fault: Fault) -> Fault {
             unknown()
         }
         Fault::InvalidField { .. }
+        | Fault::UnknownKind { .. }
+        | Fault::UnknownEvent { .. }
+        | Fault::NoSuchMachine { .. }
+        | Fault::MachineMismatch { .. }
+        | Fault::MachineChanged { .. }
         | Fault::LimitMet { .. }
         | Fault::NoSuchIncident
         | Fault::DeadlinePassed

@@ -4,12 +4,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::committer::Committer;
 use super::counts::Counts;
 use super::fault::Fault;
 use super::kept::{Kept, KeptHere};
+use super::laws::Laws;
 use super::leases::Leases;
 use super::narrow_keys::NarrowKeys;
 use super::reader::Reader;
@@ -37,6 +38,7 @@ pub(super) struct Shared {
     pub(super) committer: Committer,
     pub(super) reader: Reader,
     pub(super) leases: Leases,
+    pub(super) laws: Laws,
     pub(super) tasks: Tasks,
     /// When it is, for what is kept for a time.
     pub(super) clock: StoreClock,
@@ -74,9 +76,11 @@ impl Shared {
             && let Some(decision) = answer.as_ref().ok().and_then(Answer::judgement)
             && !ticket.goes_on(decision)
         {
-            let no_event: Arc<str> = Arc::default();
-            self.counts
-                .judged(resource.kind(), &no_event, decision.verdict);
+            let named = ticket.ask.message();
+            let named = named.and_then(|(_, intent)| intent.event.as_ref());
+            // One that completes a claim by its round alone does not say what the claim was for.
+            let event = named.or(decision.event.as_ref());
+            self.counts.judged(resource.kind(), event, decision.verdict);
         }
         if let Ask::Reserve(_, _, Some(lease)) = &ticket.ask {
             match &answer {
@@ -95,19 +99,20 @@ impl Shared {
     /// commit of this judgement; each is taken out once it was told.
     pub(super) fn tell(&self, ticket: Ticket, answer: Answer, raised: &mut Vec<IncidentId>) {
         if let Some(decision) = answer.judgement() {
+            let message = ticket.ask.message();
             if let Some(id) = &decision.incident {
                 match raised.iter().position(|new| new == id) {
                     Some(at) => drop(raised.swap_remove(at)),
                     // What waits for another operation says nothing of that one.
                     None if decision.rule == Rule::OtherInterrupted => self.tally.note(id, None),
-                    None => self.tally.note(id, ticket.ask.digest()),
+                    None => self
+                        .tally
+                        .note(id, message.map(|(_, intent)| &intent.digest)),
                 }
             }
-            if let (Ask::Transition(ask, _), Some(earlier)) =
-                (&ticket.ask, &decision.same_content_as)
+            if let (Some((resource, intent)), Some(earlier)) = (message, &decision.same_content_as)
             {
-                let operation = &ask.intent.operation;
-                self.narrow_keys.note(&ask.resource, operation, earlier);
+                self.narrow_keys.note(resource, &intent.operation, earlier);
             }
         }
         self.answer(ticket, Ok(answer));

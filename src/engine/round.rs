@@ -14,20 +14,21 @@
 //! writes the same. Its incidents are put only where there are none, or become parts that say what is there already, its
 //! operations are finished and differ at most in which incidents were raised about them, which raising again finds there.
 
+mod failed;
 mod unleased;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tracing::{error, warn};
+use tracing::error;
 
-use super::facade::random_nonce;
 use super::fault::Fault;
 use super::lane::{Belief, Shared};
+use super::laws::LawSince;
 use super::outcome::{count_repeats, known_after};
 use super::pace::Pace;
-use super::ticket::{Patience, Ticket, UNKNOWN_RETRY};
+use super::ticket::{Patience, Ticket};
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::judge::{
@@ -35,9 +36,9 @@ use crate::domain::judge::{
 };
 use crate::domain::record::LeaseId;
 use crate::domain::token::{Revision, Timeline};
-use crate::store::error::NotApplied;
 use crate::store::{
-    Commit, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite, Seen, StoreError,
+    Commit, MachineGuard, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite, Seen,
+    StoreError,
 };
 
 /// How often a lane folds anew because others were first, before it gives up for now.
@@ -53,6 +54,10 @@ pub(super) struct Round<'a> {
     /// The timeline that the standing belongs to.
     timeline: Timeline,
     standing: Option<Standing>,
+    /// What the last fold judged by.
+    law: LawSince,
+    /// When the machine was put in force that was found together with the standing, if that was looked at.
+    law_found: Option<Option<Revision>>,
     /// Whether the standing was read or confirmed after these requests were taken up.
     fresh: bool,
     /// Whether a commit of this round may still arrive.
@@ -71,7 +76,9 @@ struct Folded {
     write: Option<(RecordWrite, ReservationGuard, Option<Revision>)>,
     /// Operations taken to have no keys of their own.
     absent: BTreeSet<OperationId>,
-    /// Whether the first request left has no answer because of a record that is only believed.
+    /// Whether anything was judged by the law.
+    lawful: bool,
+    /// Whether the first request left has no answer because of a record, or a law, that is only believed.
     unconfirmed: bool,
     /// Whether the first request left would be granted, once it has a lease.
     unleased: bool,
@@ -98,6 +105,8 @@ impl<'a> Round<'a> {
             tickets,
             timeline,
             standing: belief.and_then(|belief| belief.within(timeline)),
+            law: LawSince::default(),
+            law_found: None,
             fresh: false,
             unsettled: false,
             granting: None,
@@ -126,6 +135,10 @@ impl<'a> Round<'a> {
             self.timeline = in_force;
             self.standing = None;
             self.fresh = false;
+            self.law_found = None;
+        }
+        if let Err(error) = self.look_up_law().await {
+            return Box::pin(self.unanswered(error)).await;
         }
         let folded = self.fold();
         match folded.write {
@@ -136,16 +149,28 @@ impl<'a> Round<'a> {
         }
     }
 
+    /// Takes the law as it is known now. One that was found replaced is read first.
+    async fn look_up_law(&mut self) -> Result<(), StoreError> {
+        let kind = self.resource.kind();
+        self.law = self.shared.laws.of(kind, self.timeline);
+        if let Some(found) = self.law_found
+            && found != self.law.since
+        {
+            // Boxed, for it is rare and large: every lane's task would be made to hold it.
+            Box::pin(self.shared.laws.learn(kind, self.timeline, found)).await?;
+            self.law = self.shared.laws.of(kind, self.timeline);
+        }
+        Ok(())
+    }
+
     /// Judges the requests from the front, answers what rests on facts alone, and leaves the rest in `tickets`.
     fn fold(&mut self) -> Folded {
         let guess = Standing::absent();
         let standing = self.standing.as_ref().unwrap_or(&guess);
-        let mut fold = Fold::begin(
-            self.resource,
-            standing,
-            self.timeline,
-            self.shared.clock.when(),
-        );
+        let now = self.shared.clock.when();
+        let fold = Fold::begin(self.resource, standing, self.timeline, now);
+        let mut fold = fold.under(&self.law.law);
+        let law_fresh = self.fresh && self.law_found == Some(self.law.since);
         let mut drafts = Vec::new();
         let mut kept = VecDeque::new();
         let mut repeated: Vec<OperationId> = Vec::new();
@@ -170,13 +195,17 @@ impl<'a> Round<'a> {
                     self.shared
                         .answer(ticket, Err(Fault::LimitMet { what, limit }));
                 }
+                Judged::Unlawful(unlawful) if law_fresh && drafts.is_empty() => {
+                    let fault = Fault::of_law(self.resource.kind(), unlawful);
+                    self.shared.answer(ticket, Err(fault));
+                }
                 Judged::Unfit { field, reason } if self.fresh && drafts.is_empty() => {
                     let (field, reason) = (field.to_owned(), reason.to_owned());
                     self.shared
                         .answer(ticket, Err(Fault::InvalidField { field, reason }));
                 }
                 // What is found in a belief, or because of what is still to be written, has to be looked at again.
-                Judged::Limit { .. } | Judged::Unfit { .. } => {
+                Judged::Limit { .. } | Judged::Unlawful(_) | Judged::Unfit { .. } => {
                     unconfirmed = drafts.is_empty();
                     kept.push_back(ticket);
                     break;
@@ -195,6 +224,7 @@ impl<'a> Round<'a> {
         kept.append(&mut self.tickets);
         self.tickets = kept;
         let absent = fold.absent().clone();
+        let lawful = fold.lawful();
         let guard = match standing.reservation() {
             Some(granted) => ReservationGuard::GrantedAt(granted),
             None => ReservationGuard::Absent,
@@ -212,6 +242,7 @@ impl<'a> Round<'a> {
             drafts,
             write,
             absent,
+            lawful,
             unconfirmed,
             unleased,
         }
@@ -222,6 +253,7 @@ impl<'a> Round<'a> {
         let Folded {
             drafts,
             absent,
+            lawful,
             unconfirmed,
             ..
         } = folded;
@@ -229,6 +261,7 @@ impl<'a> Round<'a> {
             return Next::Done;
         }
         let confirmed = self.fresh
+            && (!lawful || self.law_found == Some(self.law.since))
             && self
                 .standing
                 .as_ref()
@@ -242,16 +275,12 @@ impl<'a> Round<'a> {
         let ask = ReadAsk {
             resource: self.resource.clone(),
             operations: looked_for.clone(),
+            machine: lawful,
         };
         match self.shared.reader.read(ask).await {
             Ok(seen) => self.learn(seen, looked_for),
-            // A question without an answer leaves nothing unsettled.
-            Err(StoreError::Indeterminate { detail }) => {
-                let reason = NotApplied::Unreachable;
-                Box::pin(self.failed(StoreError::NotApplied { reason, detail })).await
-            }
             // Boxed, for it is rare and large: every lane's task would be made to hold it.
-            Err(error) => Box::pin(self.failed(error)).await,
+            Err(error) => Box::pin(self.unanswered(error)).await,
         }
     }
 
@@ -260,6 +289,7 @@ impl<'a> Round<'a> {
             drafts,
             write,
             absent,
+            lawful,
             ..
         } = folded;
         let Some((write, guard, seen)) = write else {
@@ -278,6 +308,11 @@ impl<'a> Round<'a> {
             resource: self.resource.clone(),
             seen,
             reservation: guard,
+            machine: if lawful {
+                self.law.guard()
+            } else {
+                MachineGuard::None
+            },
             absent_operations: looked_for.clone(),
             record: write.record,
             reservation_write: match write.reservation {
@@ -334,6 +369,7 @@ impl<'a> Round<'a> {
 
     /// Takes over what etcd said, read after these requests were taken up.
     fn learn(&mut self, seen: Seen, looked_for: Vec<OperationId>) -> Next {
+        self.law_found = seen.machine;
         let before = self.standing.take().unwrap_or_default();
         let reservation = seen.reservation.map(|reservation| reservation.granted);
         match Standing::seen(seen.record, reservation) {
@@ -347,55 +383,6 @@ impl<'a> Round<'a> {
                 let key = self.shared.store.key_of(self.resource);
                 if let Some(unsaid) = self.shared.corruption.speak() {
                     error!(%key, %inconsistent, unsaid, "a record and its reservation key do not fit together");
-                }
-                self.fail_all(&Fault::CorruptRecord);
-                Next::Done
-            }
-        }
-    }
-
-    async fn failed(&mut self, error: StoreError) -> Next {
-        match error {
-            StoreError::NotApplied {
-                reason: NotApplied::TimelineMoved,
-                ..
-            } => {
-                self.standing = None;
-                self.fresh = false;
-                self.try_again().await
-            }
-            StoreError::NotApplied {
-                reason: NotApplied::LeaseGone,
-                ..
-            } => {
-                if let Err(fault) = self.replace_lease().await
-                    && !self.unsettled
-                {
-                    self.fail_all(&fault);
-                    return Next::Done;
-                }
-                self.try_again().await
-            }
-            StoreError::NotApplied { reason, detail } if !self.unsettled => {
-                if let Some(unsaid) = self.shared.trouble.speak() {
-                    warn!(resource = %self.resource, ?reason, detail, unsaid, "etcd did not take a request");
-                }
-                self.fail_all(&Fault::StoreUnavailable {
-                    retry_after: FAULT_RETRY,
-                });
-                Next::Done
-            }
-            StoreError::NotApplied { .. } => self.try_again().await,
-            StoreError::Indeterminate { detail } => {
-                if let Some(unsaid) = self.shared.trouble.speak() {
-                    warn!(resource = %self.resource, detail, unsaid, "a commit's outcome is unknown; settling it");
-                }
-                self.unsettled = true;
-                self.try_again().await
-            }
-            StoreError::Corrupt { key, reason } => {
-                if let Some(unsaid) = self.shared.corruption.speak() {
-                    error!(key, reason, unsaid, "a record cannot be trusted");
                 }
                 self.fail_all(&Fault::CorruptRecord);
                 Next::Done
@@ -420,30 +407,11 @@ impl<'a> Round<'a> {
     /// A grant whose reply was lost may have been, and be over, and so many others after it that the record has forgotten it.
     /// It must not be granted again under its old name, which others may know: by it they would hold the new round.
     fn rename_what_may_be_over(&mut self) {
-        let Some(standing) = &self.standing else {
-            return;
-        };
-        for ticket in &mut self.tickets {
-            if let Ask::Reserve(_, nonce, _) | Ask::Ride(_, nonce) = &mut ticket.ask
-                && !standing.names(*nonce)
-            {
-                *nonce = random_nonce();
+        if let Some(standing) = &self.standing {
+            for ticket in &mut self.tickets {
+                ticket.rename_unless(|nonce| standing.names(nonce));
             }
         }
-    }
-
-    /// Waits a little and goes on: without an end while a commit is unsettled, else a few times.
-    async fn try_again(&mut self) -> Next {
-        self.overtaken += 1;
-        let given_up = !self.unsettled && self.overtaken > OVERTAKEN_MAX;
-        if given_up || self.shared.tasks.ended() {
-            self.fail_all(&Fault::StoreUnavailable {
-                retry_after: FAULT_RETRY,
-            });
-            return Next::Done;
-        }
-        self.pace.wait().await;
-        Next::Again
     }
 
     /// `raised`: the incidents that the commit found first.
@@ -452,20 +420,5 @@ impl<'a> Round<'a> {
         for (ticket, draft) in tickets.zip(drafts) {
             self.shared.tell(ticket, draft.finish(at), &mut raised);
         }
-    }
-
-    /// Ends the round without answers. What may have been sent is unknown; what was not is as the fault says.
-    fn fail_all(&mut self, fault: &Fault) {
-        for ticket in self.tickets.drain(..) {
-            let fault = if self.unsettled {
-                Fault::UnknownOutcome {
-                    retry_after: UNKNOWN_RETRY,
-                }
-            } else {
-                fault.clone()
-            };
-            self.shared.answer(ticket, Err(fault));
-        }
-        self.standing = None;
     }
 }

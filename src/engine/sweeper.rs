@@ -22,7 +22,7 @@ use super::ticket::{Patience, Progress, Ticket};
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::judge::{Answer, Ask, SWEPT_OPERATIONS_MAX};
 use crate::domain::record::{LeaseId, Record};
-use crate::domain::retention::StoreTime;
+use crate::domain::retention::{Keeping, StoreTime};
 use crate::domain::token::Revision;
 use crate::store::sweep::Cursor;
 use crate::store::{FoundRecord, StoreError, StoredClock};
@@ -169,11 +169,11 @@ impl Sweeper {
         loop {
             let page = store.records(at.as_ref()).await?;
             let now = self.shared.clock.when().now;
-            let has_end = |found: &FoundRecord| may_end(&found.record, self.forgets());
+            let has_end = |found: &FoundRecord| may_end(&found.record, self.keeping(found).forget);
             pending |= page.found.iter().any(has_end);
             let mut due = Vec::new();
             for found in page.found {
-                if self.is_due(&found.record, now) {
+                if is_due(&found.record, self.keeping(&found), now) {
                     due.push((found.resource, found.record.spilled > 0));
                 }
             }
@@ -224,24 +224,12 @@ impl Sweeper {
         Ok((swept, pending, turn))
     }
 
-    fn forgets(&self) -> bool {
-        self.shared.clock.keeping().forget.is_some()
-    }
-
-    /// Whether a sweep may find something to remove. The lane judges that anew, over what is true then.
-    fn is_due(&self, record: &Record, now: StoreTime) -> bool {
-        let keeping = self.shared.clock.keeping();
-        let over = record.operations.iter().any(|found| found.over(now));
-        let touched = record.touched.unwrap_or(now);
-        let untouched = |span| touched.until(span).is_over(now);
-        let kept_for_good = record.state.is_some();
-        let spent = !kept_for_good && record.operations.is_empty() && record.spilled == 0;
-        let ran_out = record.round.as_ref().is_some_and(|round| {
-            let longest = round.ttl.as_duration().max(keeping.operations);
-            round.over.is_none() && untouched(longest)
-        });
-        let forgets = keeping.forget.is_some_and(untouched) && kept_for_good;
-        over || record.spilled > 0 || (spent && untouched(keeping.operations)) || ran_out || forgets
+    /// How long what is kept, as far as the law is known here.
+    fn keeping(&self, found: &FoundRecord) -> Keeping {
+        let configured = self.shared.clock.keeping();
+        let timeline = self.shared.store.timeline();
+        let law = self.shared.laws.of(found.resource.kind(), timeline).law;
+        law.keeping(configured, &found.record)
     }
 
     /// Takes the right to sweep, once.
@@ -334,10 +322,25 @@ async fn operations_over(
     Ok((over.map(|(id, _)| id).collect(), page.next))
 }
 
+/// Whether a sweep may find something to remove. The lane judges that anew, over what is true then.
+fn is_due(record: &Record, keeping: Keeping, now: StoreTime) -> bool {
+    let over = record.operations.iter().any(|found| found.over(now));
+    let touched = record.touched.unwrap_or(now);
+    let untouched = |span| touched.until(span).is_over(now);
+    let kept_for_good = record.state.is_some();
+    let spent = !kept_for_good && record.operations.is_empty() && record.spilled == 0;
+    let ran_out = record.round.as_ref().is_some_and(|round| {
+        let longest = round.ttl.as_duration().max(keeping.operations);
+        round.over.is_none() && untouched(longest)
+    });
+    let forgets = keeping.forget.is_some_and(untouched) && kept_for_good;
+    over || record.spilled > 0 || (spent && untouched(keeping.operations)) || ran_out || forgets
+}
+
 /// Whether something of a record will be over some day.
-fn may_end(record: &Record, forgets: bool) -> bool {
+fn may_end(record: &Record, forget: Option<Duration>) -> bool {
     let operations = record.operations.iter().any(|found| found.expiry.is_some());
-    operations || record.spilled > 0 || record.state.is_none() || forgets
+    operations || record.spilled > 0 || record.state.is_none() || forget.is_some()
 }
 
 fn milliseconds(span: Duration) -> u64 {

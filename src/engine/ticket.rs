@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::facade::random_nonce;
 use super::{Boottime, Fault};
 use crate::domain::decision::{Decision, Verdict};
+use crate::domain::ids::Nonce;
 use crate::domain::judge::{Answer, Ask};
 use crate::domain::request::Purpose;
 
@@ -113,6 +115,15 @@ impl Ticket {
             | Ask::Resolve(..)
             | Ask::Sweep(_) => self.progress.send(),
             Ask::Fence(_) | Ask::Check(_) | Ask::Lookup(_) | Ask::Inspect => !self.withdrawn(),
+        }
+    }
+
+    /// Gives what it asks to hold another name, unless that one is known.
+    pub(super) fn rename_unless(&mut self, known: impl FnOnce(Nonce) -> bool) {
+        if let Ask::Reserve(_, nonce, _) | Ask::Ride(_, nonce) = &mut self.ask
+            && !known(*nonce)
+        {
+            *nonce = random_nonce();
         }
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::connections::Connections;
 use super::services::{self, Health};
-use super::{ServeError, bind, open};
-use crate::config::Backend;
+use super::{ServeError, bind, machines, open};
+use crate::config::{Backend, MachineFile};
 use crate::engine::{Engine, EngineOptions};
 use crate::transport::{Door, EngineSlot, Gate};
 
@@ -38,13 +38,22 @@ impl Running {
     }
 }
 
-/// Starts one; port 0 takes a free one.
+/// Starts one without machines; port 0 takes a free one.
 pub async fn start_dev(listen: SocketAddr) -> Result<Running, ServeError> {
+    start_dev_under(listen, &[]).await
+}
+
+/// Starts one under these machine files.
+pub async fn start_dev_under(
+    listen: SocketAddr,
+    files: &[MachineFile],
+) -> Result<Running, ServeError> {
     let (listener, address) = bind(listen).await?;
     let engine = Engine::start(
         open::store(&Backend::Memory).await?,
         EngineOptions::default(),
     );
+    machines::put_in_force(&engine, files).await?;
     let slot = EngineSlot::default();
     slot.fill(engine.clone());
     let gate = Gate::default();

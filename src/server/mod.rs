@@ -5,6 +5,7 @@ mod banner;
 mod connections;
 mod in_process;
 mod listen;
+mod machines;
 mod open;
 mod services;
 mod signals;
@@ -17,6 +18,7 @@ use tracing::{info, warn};
 
 use self::admin_socket::{AdminListener, AdminSocketError};
 use self::connections::Connections;
+use self::machines::MachinesError;
 use self::open::OpenError;
 use self::services::Health;
 use self::signals::{Signal, Signals};
@@ -24,7 +26,7 @@ use crate::config::{Backend, Config, LogFormat};
 use crate::engine::{Engine, EngineOptions};
 use crate::transport::{AdminDoor, Door, EngineSlot, Gate};
 
-pub use self::in_process::{Running, start_dev};
+pub use self::in_process::{Running, start_dev, start_dev_under};
 
 /// How long connections may take to close once no call is under way: an answer must still be written.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
@@ -46,6 +48,9 @@ pub enum ServeError {
     /// The store did not open.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A machine file cannot be put in force.
+    #[error(transparent)]
+    Machines(#[from] MachinesError),
     /// Signals cannot be received.
     #[error("cannot receive signals: {0}")]
     Signals(#[source] std::io::Error),
@@ -94,6 +99,13 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
         ..EngineOptions::default()
     };
     let running = Engine::start(store, options);
+    tokio::select! {
+        applied = machines::put_in_force(&running, &config.machines) => applied?,
+        signal = signals.next() => {
+            info!(%signal, "stopping before the machines were in force");
+            return Ok(());
+        }
+    }
     engine.fill(running.clone());
     health.serving().await;
     banner::ready(

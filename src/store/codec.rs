@@ -10,6 +10,7 @@
 
 mod claim;
 mod incident;
+mod machine;
 mod operation;
 mod record;
 mod refer;
@@ -24,9 +25,10 @@ use super::StoreError;
 use super::clock::StoredClock;
 use super::keys::Key;
 use crate::domain::decision::IncidentId;
-use crate::domain::ids::{Mark, Nonce, OperationId};
+use crate::domain::ids::{Kind, Mark, Nonce, OperationId};
 use crate::domain::incident::Incident;
 use crate::domain::invalid::Invalid;
+use crate::domain::machine::Filed;
 use crate::domain::record::{Operation, Record};
 use crate::domain::retention::StoreTime;
 use crate::domain::token::Timeline;
@@ -53,6 +55,7 @@ enum RecordKind {
     Incident,
     Clock,
     Sweep,
+    Machine,
 }
 
 impl RecordKind {
@@ -66,6 +69,7 @@ impl RecordKind {
             Self::Incident => 5,
             Self::Clock => 7,
             Self::Sweep => 8,
+            Self::Machine => 9,
         }
     }
 
@@ -78,6 +82,7 @@ impl RecordKind {
             Self::Incident => "an incident",
             Self::Clock => "a clock",
             Self::Sweep => "a sweep",
+            Self::Machine => "a machine",
         }
     }
 }
@@ -190,6 +195,19 @@ pub(super) fn encode_sweep(key: &Key, sweeper: Nonce) -> Vec<u8> {
         sweeper: nonce_bytes(sweeper),
     };
     seal(key, RecordKind::Sweep, &message)
+}
+
+pub(super) fn encode_machine(key: &Key, filed: &Filed) -> Vec<u8> {
+    seal(key, RecordKind::Machine, &machine::to_message(filed))
+}
+
+/// The machine must be that of the kind that the key names.
+pub(super) fn decode_machine(key: &Key, kind: &Kind, value: &[u8]) -> Result<Filed, StoreError> {
+    let filed = open(key, RecordKind::Machine, value, machine::from_message)?;
+    if filed.kind != *kind {
+        return Err(corrupt(key, "it is that of another kind than its key says"));
+    }
+    Ok(filed)
 }
 
 /// The error for a value at `key` that cannot be trusted.

@@ -14,13 +14,15 @@ pub struct ReadAsk {
     pub resource: ResourceId,
     /// Operations to look for in keys of their own.
     pub operations: Vec<OperationId>,
+    /// Whether to look which machine is in force for its kind.
+    pub machine: bool,
 }
 
 impl ReadAsk {
     /// How many operations of an etcd transaction it takes. All asks of one request together may take at most
     /// `READ_OPERATIONS_MAX`.
     pub fn operation_count(&self) -> usize {
-        2 + self.operations.len()
+        2 + self.operations.len() + usize::from(self.machine)
     }
 }
 
@@ -33,6 +35,8 @@ pub struct Seen {
     pub reservation: Option<SeenReservation>,
     /// Those of the operations asked for that live in keys of their own.
     pub operations: Vec<Operation>,
+    /// When the machine of its kind was put in force, if that was looked at; inside, `None`: there is none.
+    pub machine: Option<Option<Revision>>,
 }
 
 /// A reservation key.
@@ -42,6 +46,17 @@ pub struct SeenReservation {
     pub granted: Revision,
     /// The lease it hangs on.
     pub lease: LeaseId,
+}
+
+/// What must hold of the machine of a resource's kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MachineGuard {
+    /// Anything: nothing was judged by it.
+    None,
+    /// None must be in force.
+    Absent,
+    /// It must be the one that was put in force at this revision.
+    InForceSince(Revision),
 }
 
 /// What must hold of the reservation key, as it was known when the record had the revision that was seen.
@@ -73,6 +88,8 @@ pub struct Commit {
     pub seen: Option<Revision>,
     /// Guard on the reservation key.
     pub reservation: ReservationGuard,
+    /// Guard on the machine of its kind.
+    pub machine: MachineGuard,
     /// Guard: these operations have no keys of their own.
     pub absent_operations: Vec<OperationId>,
     /// The record to write. `None`: it stays.

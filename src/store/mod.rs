@@ -11,6 +11,7 @@ mod keep_alive;
 mod keys;
 mod lease;
 pub mod link;
+mod machine;
 mod resource_watch;
 mod session;
 pub mod sweep;
@@ -20,14 +21,15 @@ mod watch;
 
 pub use clock::StoredClock;
 pub use commit::{
-    BatchOutcome, Commit, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite, Seen,
-    SeenReservation,
+    BatchOutcome, Commit, MachineGuard, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite,
+    Seen, SeenReservation,
 };
 pub use endpoint::Endpoint;
 pub use error::{NotApplied, StoreError};
 pub use incidents::{IncidentPage, KEYS_PER_PAGE_MAX, PAGE_BYTES_MAX};
 pub use keys::{PREFIX_BYTES_MAX, PREFIX_DEFAULT, Prefix};
 pub use link::{Store, StoreOptions};
+pub use machine::{Found, InForceAt, MachineNews, MachineWatch};
 pub use sweep::{FoundIncident, FoundRecord, Page};
 pub use txn::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,

@@ -18,7 +18,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
 
 pub use batch::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,
@@ -26,7 +26,7 @@ pub use batch::{
 pub(super) use reply::{batch_outcome, malformed, one_value, read_outcome};
 
 use super::codec;
-use super::commit::{Commit, ReadAsk, ReservationGuard, ReservationWrite};
+use super::commit::{Commit, MachineGuard, ReadAsk, ReservationGuard, ReservationWrite};
 use super::keys::{Key, Keys};
 use super::timeline::Known;
 use crate::domain::decision::IncidentId;
@@ -55,13 +55,17 @@ const OPERATION_BACK_BYTES: usize = 76 * 1024;
 pub(super) struct ResourceKeys {
     pub(super) record: Key,
     pub(super) reservation: Key,
+    /// The machine of its kind, if it is looked at. Never its value, which may be large: whoever finds it changed reads it
+    /// once for all.
+    pub(super) machine: Option<Key>,
     /// Those operations that are looked for, and their keys.
     pub(super) operations: Vec<(OperationId, Key)>,
 }
 
 impl ResourceKeys {
-    fn new(keys: &Keys, resource: &ResourceId, operations: &[OperationId]) -> Self {
+    fn new(keys: &Keys, resource: &ResourceId, machine: bool, operations: &[OperationId]) -> Self {
         Self {
+            machine: machine.then(|| keys.machine(resource.kind())),
             record: keys.record(resource),
             reservation: keys.reservation(resource),
             operations: operations
@@ -74,11 +78,16 @@ impl ResourceKeys {
     fn all(&self) -> impl Iterator<Item = &Key> {
         [&self.record, &self.reservation]
             .into_iter()
+            .chain(&self.machine)
             .chain(self.operations.iter().map(|(_, key)| key))
     }
 
+    /// In this order they are answered.
     fn gets(&self) -> Vec<TxnOp> {
-        self.all().map(get).collect()
+        let values = [&self.record, &self.reservation].into_iter().map(get);
+        let machine = self.machine.iter().map(get_revision);
+        let operations = self.operations.iter().map(|(_, key)| get(key));
+        values.chain(machine).chain(operations).collect()
     }
 }
 
@@ -100,7 +109,12 @@ struct Member {
 
 impl Prepared {
     pub(super) fn new(keys: &Keys, known: Known, commit: &Commit) -> Self {
-        let resource_keys = ResourceKeys::new(keys, &commit.resource, &commit.absent_operations);
+        let resource_keys = ResourceKeys::new(
+            keys,
+            &commit.resource,
+            commit.machine != MachineGuard::None,
+            &commit.absent_operations,
+        );
         let guards = guards(commit, &resource_keys);
         let writes = Writes::of(keys, commit, &resource_keys);
         let gets = resource_keys.gets();
@@ -196,13 +210,25 @@ fn guards(commit: &Commit, keys: &ResourceKeys) -> Vec<Compare> {
     };
     let same_round =
         granted.map(|granted| Compare::create_revision(keys.reservation.bytes(), equal, granted));
+    // What judged is still in force.
+    let in_force = keys.machine.iter().map(|key| {
+        let since = match commit.machine {
+            MachineGuard::InForceSince(revision) => as_etcd(revision),
+            MachineGuard::None | MachineGuard::Absent => 0,
+        };
+        Compare::mod_revision(key.bytes(), equal, since)
+    });
     // No operation that is taken for new has been moved out of the record.
     let absent = keys
         .operations
         .iter()
         .map(|(_, key)| Compare::create_revision(key.bytes(), equal, 0));
     let untouched = [untouched].into_iter();
-    untouched.chain(same_round).chain(absent).collect()
+    untouched
+        .chain(same_round)
+        .chain(in_force)
+        .chain(absent)
+        .collect()
 }
 
 /// What is written if the guards hold.
@@ -301,7 +327,7 @@ impl Reading {
         Self {
             resources: asks
                 .iter()
-                .map(|ask| ResourceKeys::new(keys, &ask.resource, &ask.operations))
+                .map(|ask| ResourceKeys::new(keys, &ask.resource, ask.machine, &ask.operations))
                 .collect(),
         }
     }
@@ -336,6 +362,10 @@ pub(super) fn put_if_unchanged(key: &Key, seen: Revision, value: Vec<u8>) -> Txn
 
 fn get(key: &Key) -> TxnOp {
     TxnOp::get(key.bytes(), None)
+}
+
+fn get_revision(key: &Key) -> TxnOp {
+    TxnOp::get(key.bytes(), Some(GetOptions::new().with_keys_only()))
 }
 
 pub(super) fn as_etcd(revision: Revision) -> i64 {

@@ -3,12 +3,13 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::engine::{Engine, Fault};
+use crate::domain::ids::{EventName, Kind};
+use crate::engine::{Counted, Engine, Fault};
 use crate::proto::v1 as pb;
 
 use super::convert::ask::{Moving, Reserving};
 use super::convert::page::Page;
-use super::convert::{answer, ask, counts, incident, wait};
+use super::convert::{answer, ask, counts, incident, machine, wait};
 use super::gate::Origin;
 use super::suspects::Suspects;
 
@@ -48,6 +49,16 @@ impl Calls {
         }
     }
 
+    /// What of a content counts, and how long a claim lasts, as far as is known before a request is judged.
+    fn counting(&self) -> impl FnOnce(&Kind, Option<&EventName>) -> Counted + Send + 'static {
+        let slot = self.engine.clone();
+        // Without an engine nothing is judged.
+        move |kind, event| {
+            let engine = slot.get();
+            engine.map_or_else(|_| Counted::default(), |engine| engine.counted(kind, event))
+        }
+    }
+
     pub(super) async fn reserve(
         &self,
         request: pb::ReserveRequest,
@@ -56,7 +67,11 @@ impl Calls {
         let peer = origin.peer.clone();
         let wait = wait::of_reserve(&request)?;
         let slowly = ask::reserve_is_slow(&request);
-        let ask = read(origin, slowly, move || ask::reserve(request, peer.as_str())).await?;
+        let counted = self.counting();
+        let ask = read(origin, slowly, move || {
+            ask::reserve(request, peer.as_str(), counted)
+        })
+        .await?;
         if let Some((resource, intent)) = ask.intent() {
             self.suspects.look_at(resource, intent);
         }
@@ -75,10 +90,11 @@ impl Calls {
         origin: &Origin,
     ) -> Result<pb::TransitionResponse, Fault> {
         let wait = wait::of_transition(&request)?;
+        let counted = self.counting();
         let slowly = ask::transition_is_slow(&request);
         let peer = origin.peer.clone();
         let ask = read(origin, slowly, move || {
-            ask::transition(request, peer.as_str())
+            ask::transition(request, peer.as_str(), counted)
         })
         .await?;
         if let Some((resource, intent)) = ask.intent() {
@@ -198,6 +214,54 @@ impl Calls {
         Ok(pb::CloseIncidentResponse {
             incident: Some(incident::to_wire(closed)),
         })
+    }
+
+    pub(super) async fn apply_machine(
+        &self,
+        request: pb::ApplyMachineRequest,
+        origin: &Origin,
+    ) -> Result<pb::ApplyMachineResponse, Fault> {
+        let engine = self.engine.get()?;
+        let applied = engine.apply_machine(request.source, origin.caller).await?;
+        Ok(machine::applied(applied))
+    }
+
+    pub(super) async fn list_machines(
+        &self,
+        _: pb::ListMachinesRequest,
+        origin: &Origin,
+    ) -> Result<pb::ListMachinesResponse, Fault> {
+        let all = self.engine.get()?.machines(origin.caller).await?;
+        let machines = all.iter().map(machine::without_file).collect();
+        Ok(pb::ListMachinesResponse { machines })
+    }
+
+    pub(super) async fn get_machine(
+        &self,
+        request: pb::GetMachineRequest,
+        origin: &Origin,
+    ) -> Result<pb::GetMachineResponse, Fault> {
+        let (kind, version) = machine::which(&request)?;
+        let engine = self.engine.get()?;
+        let found = engine
+            .machine(kind.clone(), version, origin.caller)
+            .await?
+            .ok_or_else(|| machine::none(&kind, version))?;
+        Ok(pb::GetMachineResponse {
+            machine: Some(machine::whole(&found)),
+        })
+    }
+
+    pub(super) async fn list_machine_versions(
+        &self,
+        request: pb::ListMachineVersionsRequest,
+        origin: &Origin,
+    ) -> Result<pb::ListMachineVersionsResponse, Fault> {
+        let kind = machine::kind(&request.kind)?;
+        let engine = self.engine.get()?;
+        let all = engine.machine_versions(kind, origin.caller).await?;
+        let machines = all.iter().map(machine::without_file).collect();
+        Ok(pb::ListMachineVersionsResponse { machines })
     }
 
     pub(super) async fn resolve_operation(

@@ -62,6 +62,38 @@ impl OperatorService for Operator {
         answered(self.0.get_counts())
     }
 
+    async fn apply_machine(
+        &self,
+        request: Request<pb::ApplyMachineRequest>,
+    ) -> Result<Response<pb::ApplyMachineResponse>, Status> {
+        let (request, origin) = opened(request);
+        answered(self.0.apply_machine(request, &origin).await)
+    }
+
+    async fn list_machines(
+        &self,
+        request: Request<pb::ListMachinesRequest>,
+    ) -> Result<Response<pb::ListMachinesResponse>, Status> {
+        let (request, origin) = opened(request);
+        answered(self.0.list_machines(request, &origin).await)
+    }
+
+    async fn get_machine(
+        &self,
+        request: Request<pb::GetMachineRequest>,
+    ) -> Result<Response<pb::GetMachineResponse>, Status> {
+        let (request, origin) = opened(request);
+        answered(self.0.get_machine(request, &origin).await)
+    }
+
+    async fn list_machine_versions(
+        &self,
+        request: Request<pb::ListMachineVersionsRequest>,
+    ) -> Result<Response<pb::ListMachineVersionsResponse>, Status> {
+        let (request, origin) = opened(request);
+        answered(self.0.list_machine_versions(request, &origin).await)
+    }
+
     async fn resolve_operation(
         &self,
         request: Request<pb::ResolveOperationRequest>,

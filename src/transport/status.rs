@@ -17,6 +17,11 @@ const TEXT_BYTES_MAX: usize = 1024;
 fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
     match fault {
         Fault::InvalidField { .. } => (Code::InvalidArgument, "INVALID_FIELD"),
+        Fault::UnknownKind { .. } => (Code::NotFound, "UNKNOWN_KIND"),
+        Fault::UnknownEvent { .. } => (Code::NotFound, "UNKNOWN_EVENT"),
+        Fault::NoSuchMachine { .. } => (Code::NotFound, "NO_SUCH_MACHINE"),
+        Fault::MachineMismatch { .. } => (Code::FailedPrecondition, "MACHINE_MISMATCH"),
+        Fault::MachineChanged { .. } => (Code::Unavailable, "MACHINE_CHANGED"),
         Fault::LimitMet { .. } => (Code::ResourceExhausted, "LIMIT_MET"),
         Fault::NoSuchIncident => (Code::NotFound, "UNKNOWN_INCIDENT"),
         Fault::Overloaded { .. } => (Code::ResourceExhausted, "OVERLOADED"),
@@ -31,10 +36,15 @@ fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
 fn retry_after(fault: &Fault) -> Option<Duration> {
     match fault {
         Fault::Overloaded { retry_after }
+        | Fault::MachineChanged { retry_after }
         | Fault::StoreUnavailable { retry_after }
         | Fault::Stopping { retry_after }
         | Fault::UnknownOutcome { retry_after } => Some(*retry_after),
         Fault::InvalidField { .. }
+        | Fault::UnknownKind { .. }
+        | Fault::UnknownEvent { .. }
+        | Fault::NoSuchMachine { .. }
+        | Fault::MachineMismatch { .. }
         | Fault::LimitMet { .. }
         | Fault::NoSuchIncident
         | Fault::DeadlinePassed
@@ -67,6 +77,7 @@ fn clipped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::machine::MachineVersion;
 
     const SOON: Duration = Duration::from_millis(250);
 
@@ -80,6 +91,41 @@ mod tests {
                 },
                 Code::ResourceExhausted,
                 "LIMIT_MET",
+            ),
+            (
+                Fault::UnknownKind {
+                    kind: "order".to_owned(),
+                },
+                Code::NotFound,
+                "UNKNOWN_KIND",
+            ),
+            (
+                Fault::NoSuchMachine {
+                    what: "there is none".to_owned(),
+                },
+                Code::NotFound,
+                "NO_SUCH_MACHINE",
+            ),
+            (
+                Fault::UnknownEvent {
+                    kind: "order".to_owned(),
+                    event: "pay".to_owned(),
+                    version: MachineVersion::new(1).unwrap(),
+                },
+                Code::NotFound,
+                "UNKNOWN_EVENT",
+            ),
+            (
+                Fault::MachineMismatch {
+                    reason: "older".to_owned(),
+                },
+                Code::FailedPrecondition,
+                "MACHINE_MISMATCH",
+            ),
+            (
+                Fault::MachineChanged { retry_after: SOON },
+                Code::Unavailable,
+                "MACHINE_CHANGED",
             ),
             (
                 Fault::Overloaded { retry_after: SOON },

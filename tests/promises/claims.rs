@@ -322,7 +322,42 @@ async fn an_empty_result_completes_a_claim(backend: Backend) {
     }
 }
 
+// What a claim comes to is counted like all else: each call by its one verdict, and the first run once.
+async fn the_counts_of_a_claim_add_up(backend: Backend) {
+    let one = backend.sidecar().await;
+    let resource = fresh_resource();
+    let mail = ask(&resource, "mail");
+    let grant = one.hold(&mail.claim()).await;
+    let copy = one.reserve(&mail.claim()).await.decision;
+    assert_eq!(
+        (copy.verdict, copy.deliveries),
+        (Verdict::InProgress, Some(2))
+    );
+    let done = one.complete(&grant.id, "sent").await;
+    judged(&done, Verdict::Applied, Layer::Result, Rule::RanOnce);
+    let again = one.transition(&mail).await;
+    assert_eq!(
+        (again.verdict, again.deliveries),
+        (Verdict::Replayed, Some(3))
+    );
+    one.hold(&reserve(&resource)).await;
+    let (_, counts) = one.engine.counts();
+    let verdicts: Vec<_> = counts[0].verdicts.clone().into_iter().collect();
+    assert_eq!(
+        verdicts,
+        [
+            (Verdict::Granted, 1),
+            (Verdict::Applied, 1),
+            (Verdict::Replayed, 1),
+            (Verdict::InProgress, 1)
+        ],
+        "a plain reservation delivers nothing"
+    );
+    assert_eq!(counts.len(), 1);
+}
+
 engines! {
+    the_counts_of_a_claim_add_up,
     of_ten_copies_at_once_one_is_told_to_run_it_and_all_get_its_result,
     my_retry_gets_my_claim_back_with_the_same_token,
     a_claim_that_dies_leaves_the_operation_to_a_person,

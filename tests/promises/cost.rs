@@ -1,8 +1,17 @@
 //! What a call costs: requests to etcd.
 
-use fencepost::domain::decision::Verdict;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::support::ask::{ask, create, fresh_resource, reserve, reserve_for};
+use fencepost::domain::decision::Verdict;
+use fencepost::domain::ids::Nonce;
+use fencepost::domain::judge::{self, Law};
+use fencepost::domain::machine::{InForce, Lineage, Machine};
+use fencepost::domain::retention::{Keeping, StoreTime, When};
+use fencepost::domain::token::Timeline;
+use fencepost::engine::Boottime;
+
+use crate::support::ask::{ask, create, fresh_resource, reserve, reserve_for, resource_of};
 use crate::support::backend::Backend;
 use crate::support::claim::applied;
 use crate::support::fault::{Counts, FaultPlan, Rpc};
@@ -55,9 +64,7 @@ async fn warm(sidecar: &Sidecar) {
 }
 
 async fn each_call_takes_as_few_requests_as_it_can(backend: Backend) {
-    let (one, plan) = backend
-        .faulty_within(std::time::Duration::from_secs(5))
-        .await;
+    let (one, plan) = backend.faulty_within(Duration::from_secs(5)).await;
     let two = backend.sidecar().await;
     warm(&one).await;
     let [
@@ -82,6 +89,17 @@ async fn each_call_takes_as_few_requests_as_it_can(backend: Backend) {
     ]
     .map(Line::new);
     let [mut fence, mut lookup, mut inspect] = ["Fence", "Lookup", "Inspect"].map(Line::new);
+    let [mut event_new, mut event_warm, mut event_no, mut event_again] =
+        ["Event, new", "Event, warm", "Event, a no", "Event, replay"].map(Line::new);
+    let kind = format!("door-{}", fresh_resource().id());
+    one.install(&format!(
+        "kind: {kind}\nversion: 1\nretention: 1h\nstates: {{ shut: {{}}, open: {{}}, gone: {{ final: true }} }}\n\
+         events: {{ build: {{ creates: shut }}, push: {{ from: [shut], to: open }}, raze: {{ from: [open], to: gone }} }}\n"
+    ))
+    .await;
+    // The watch tells, or the first call finds out.
+    let first = ask(&resource_of(&kind, "first"), "b").event("build");
+    applied(&one.transition(&first).await);
     let [mut claim, mut complete, mut copy] = [
         "Reserve with an intent",
         "Transition, completing",
@@ -125,6 +143,21 @@ async fn each_call_takes_as_few_requests_as_it_can(backend: Backend) {
         assert_eq!(again.verdict, Verdict::Replayed);
         replay.add(counts);
 
+        let door = resource_of(&kind, fresh_resource().id());
+        let (built, counts) =
+            measured(&plan, one.transition(&ask(&door, "b").event("build"))).await;
+        applied(&built);
+        event_new.add(counts);
+        let (early, counts) = measured(&plan, one.transition(&ask(&door, "r").event("raze"))).await;
+        assert_eq!(early.verdict, Verdict::TooEarly);
+        event_no.add(counts);
+        let push = ask(&door, "p").event("push");
+        let (pushed, counts) = measured(&plan, one.transition(&push)).await;
+        applied(&pushed);
+        event_warm.add(counts);
+        let (again, counts) = measured(&plan, one.transition(&push)).await;
+        assert_eq!(again.verdict, Verdict::Replayed);
+        event_again.add(counts);
         let claimed = fresh_resource();
         applied(&one.transition(&create(&claimed, "pending")).await);
         let pay = ask(&claimed, "pay").from(&["pending"]).to("paid");
@@ -161,6 +194,10 @@ async fn each_call_takes_as_few_requests_as_it_can(backend: Backend) {
         (&replay, 0),
         (&lookup, 1),
         (&inspect, 1),
+        (&event_new, 1),
+        (&event_warm, 1),
+        (&event_no, 1),
+        (&event_again, 0),
         (&claim, 1),
         (&complete, 1),
         (&copy, 1),
@@ -191,9 +228,7 @@ async fn each_call_takes_as_few_requests_as_it_can(backend: Backend) {
 }
 
 async fn many_moves_of_one_resource_share_their_writes(backend: Backend) {
-    let (one, plan) = backend
-        .faulty_within(std::time::Duration::from_secs(5))
-        .await;
+    let (one, plan) = backend.faulty_within(Duration::from_secs(5)).await;
     let resource = fresh_resource();
     applied(&one.transition(&create(&resource, "open")).await);
     let before = plan.counts();
@@ -215,29 +250,81 @@ async fn many_moves_of_one_resource_share_their_writes(backend: Backend) {
 }
 
 async fn an_idle_sidecar_writes_nothing(backend: Backend) {
-    let (one, plan) = backend
-        .faulty_within(std::time::Duration::from_secs(5))
-        .await;
+    let (one, plan) = backend.faulty_within(Duration::from_secs(5)).await;
     applied(&one.transition(&create(&fresh_resource(), "open")).await);
     let before = plan.counts();
-    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(plan.counts().since(&before).keys(), 0);
 }
 
 async fn a_sidecar_that_grants_no_more_lets_its_ready_leases_run_out(backend: Backend) {
-    let (one, plan) = backend
-        .faulty_within(std::time::Duration::from_secs(5))
-        .await;
+    let (one, plan) = backend.faulty_within(Duration::from_secs(5)).await;
     // Of the shortest leases, which would have to be renewed every second.
     let grant = one.hold(&reserve_for(&fresh_resource(), 3)).await;
     one.release(&grant.id).await;
-    let quiet = std::time::Duration::from_secs(3);
+    let quiet = Duration::from_secs(3);
     until("it sends nothing", 10 * quiet, || async {
         let before = plan.counts();
         tokio::time::sleep(quiet).await;
         (plan.counts().since(&before).all() == 0).then_some(())
     })
     .await;
+}
+
+/// A machine of so many states in a row, with so many events.
+fn machine(states: usize, events: usize) -> Law {
+    let mut text = "kind: order\nversion: 1\nretention: 1h\nstates:\n".to_owned();
+    for at in 0..states {
+        let last = if at + 1 == states { "final: true" } else { "" };
+        text.push_str(&format!("  s{at}: {{ {last} }}\n"));
+    }
+    text.push_str("events:\n  make: { creates: s0 }\n");
+    for at in 0..states - 1 {
+        text.push_str(&format!("  go{at}: {{ from: [s{at}], to: s{} }}\n", at + 1));
+    }
+    for at in states..events {
+        text.push_str(&format!("  note{at}: {{ from: [s{}] }}\n", at % states));
+    }
+    let machine = Machine::read(text.as_bytes()).machine.unwrap();
+    Law::Machine(Arc::new(InForce::new(machine, Lineage::default())))
+}
+
+/// The shortest time in which four messages of one resource are judged: two that move, one that comes again and one that is
+/// told its history.
+fn time_to_judge(law: &Law) -> Duration {
+    let order = fresh_resource();
+    let nonce = Nonce::from_bytes([1; 16]);
+    let asks = [("a", "make"), ("b", "go0"), ("b", "go0"), ("c", "make")];
+    let asks = asks.map(|(id, event)| {
+        judge::Ask::Transition(Box::new(ask(&order, id).event(event).build()), nonce)
+    });
+    let absent = judge::Standing::absent();
+    let timeline = Timeline::first(nonce, 1);
+    let when = When {
+        wall_ms: 1,
+        now: StoreTime::from_seconds(1),
+        keeping: Keeping::default(),
+    };
+    let rounds = (0..3_000).map(|_| {
+        let begun = Boottime::now();
+        let mut fold = judge::Fold::begin(&order, &absent, timeline, when).under(law);
+        for ask in &asks {
+            let judged = fold.judge(ask);
+            assert!(matches!(judged, judge::Judged::Answered(_)), "{judged:?}");
+        }
+        Boottime::now().since(begun)
+    });
+    rounds.min().unwrap()
+}
+
+#[test]
+fn fifty_states_and_five_hundred_events_cost_a_call_what_two_cost() {
+    let (small, large) = (
+        time_to_judge(&machine(2, 2)),
+        time_to_judge(&machine(50, 500)),
+    );
+    println!("four messages: {small:?} under a small machine, {large:?} under a large one");
+    assert!(large < 2 * small, "{large:?} instead of {small:?}");
 }
 
 engines! {

@@ -57,14 +57,21 @@ fn conflict_of(decision: &Decision) -> IncidentId {
 // F11, D11-E8
 async fn a_conflict_names_the_amount_only_and_counts_every_delivery(backend: Backend) {
     let sidecars = backend.sidecars().await;
-    let resource = fresh_resource();
+    let kind = format!("bill-{}", fresh_resource().id());
+    let machine = format!(
+        "kind: {kind}\nversion: 1\nretention: 1h\nstates: {{ paid: {{ final: true }} }}\n\
+         events: {{ pay: {{ creates: paid, digest: {{ exclude: [/note] }} }} }}\n"
+    );
+    sidecars[0].install(&machine).await;
+    let resource = resource_of(&kind, "1");
     let text = |amount: &str, note: &str| {
         format!(r#"{{"amount":{amount},"currency":"EUR","note":"{note}"}}"#)
     };
     let exclude = DigestRule::Exclude(vec!["/note".to_owned()]);
     let pay = |amount: &str, note: &str| {
         let text = text(amount, note);
-        create(&resource, "paid")
+        ask(&resource, "pay")
+            .event("pay")
             .result("receipt")
             .content(Given::Json(text.as_bytes()), &exclude)
     };

@@ -23,6 +23,7 @@ mod leases;
 mod limits;
 mod lost_claims;
 mod lost_replies;
+mod machines;
 mod old_rounds;
 mod once;
 mod one_commit;

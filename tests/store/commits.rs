@@ -33,6 +33,7 @@ async fn what_is_committed_is_read_with_its_revisions() {
         ReadAsk {
             resource: resource("1"),
             operations: vec![operation_id("none"), operation_id("a/b %")],
+            machine: false,
         },
         ask("2"),
     ];
@@ -115,6 +116,7 @@ async fn each_guard_alone_stops_a_commit_and_shows_how_things_stand() {
     let looked = ReadAsk {
         resource: resource("1"),
         operations: vec![operation_id(2)],
+        machine: false,
     };
     let seen = store.read(&[looked]).await.unwrap().remove(0).unwrap();
     assert!(seen.operations.is_empty());
@@ -311,6 +313,7 @@ async fn a_read_takes_as_many_keys_as_etcd_does_and_no_more() {
     let ask = |operations: usize| ReadAsk {
         resource: resource("1"),
         operations: (0..operations).map(operation_id).collect(),
+        machine: false,
     };
     let most = ask(READ_OPERATIONS_MAX - 2);
     assert_eq!(most.operation_count(), READ_OPERATIONS_MAX);

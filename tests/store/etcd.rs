@@ -34,7 +34,7 @@ impl Etcd {
         started
     }
 
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         for _ in 0..STARTS_MAX {
             let mut etcd = Self::launch();
             if etcd.ready().await {

@@ -92,6 +92,7 @@ async fn a_foreign_reservation_or_operation_is_reported() {
     let looked = ReadAsk {
         resource: resource("3"),
         operations: vec![operation_id(1), operation_id(2)],
+        machine: false,
     };
     let (key, _) = corruption(store.read(&[looked]).await.unwrap().remove(0));
     assert!(key.ends_with("o/order/3/op-2"), "{key}");

@@ -14,8 +14,8 @@ use fencepost::domain::record::{Deliveries, LeaseId, Operation, Raised, Record, 
 use fencepost::domain::request::Ttl;
 use fencepost::domain::token::{Revision, Timeline};
 use fencepost::store::{
-    BatchOutcome, Commit, Endpoint, MemberOutcome, NotApplied, Prefix, ReadAsk, ReservationGuard,
-    ReservationWrite, Seen, Store, StoreError, StoreOptions,
+    BatchOutcome, Commit, Endpoint, MachineGuard, MemberOutcome, NotApplied, Prefix, ReadAsk,
+    ReservationGuard, ReservationWrite, Seen, Store, StoreError, StoreOptions,
 };
 
 use crate::etcd::Etcd;
@@ -32,8 +32,16 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::on(Etcd::shared().await).await
+    }
+
+    /// On an etcd of its own, for what others would notice.
+    pub(crate) async fn alone() -> Self {
+        Self::on(Arc::new(Etcd::start().await)).await
+    }
+
+    async fn on(etcd: Arc<Etcd>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let etcd = Etcd::shared().await;
         let prefix = format!("/test-{}/", NEXT.fetch_add(1, Ordering::Relaxed));
         let raw = etcd_client::Client::connect([&etcd.url], None)
             .await
@@ -142,6 +150,9 @@ pub(crate) fn operation(id: impl std::fmt::Display) -> Operation {
         fields: FieldHashes::default(),
         expiry: None,
         deliveries: Deliveries::default(),
+        event: None,
+        machine: None,
+        keeps_retrying: false,
     }
 }
 
@@ -175,6 +186,7 @@ pub(crate) fn create(id: &str) -> Commit {
         resource: resource(id),
         seen: None,
         reservation: ReservationGuard::Absent,
+        machine: MachineGuard::None,
         absent_operations: Vec::new(),
         record: Some(record(1)),
         reservation_write: ReservationWrite::Keep,
@@ -222,6 +234,7 @@ pub(crate) fn ask(id: &str) -> ReadAsk {
     ReadAsk {
         resource: resource(id),
         operations: Vec::new(),
+        machine: false,
     }
 }
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fencepost::domain::claim::Finding;
-use fencepost::domain::digest::{Beside, Content, ContentDigest, Given};
+use fencepost::domain::digest::{Beside, Content, ContentDigest, Given, Sent};
 use fencepost::domain::ids::{
-    Holder, IdentityName, IdentityValue, Kind, OperationId, Reason, RequestId, ReservationId,
-    ResourceId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, Kind, OperationId, Reason, RequestId,
+    ReservationId, ResourceId, StateName,
 };
 use fencepost::domain::machine::DigestRule;
 use fencepost::domain::outcome::StoredResult;
@@ -75,6 +75,7 @@ pub(crate) fn ask(resource: &ResourceId, operation: &str) -> Ask {
         resource: resource.clone(),
         intent: Intent {
             operation: OperationId::parse(operation).expect("an operation id"),
+            event: None,
             identity: [].into(),
             digest: ContentDigest::of_json(b"{}").expect("JSON"),
             beside: Beside::default(),
@@ -176,6 +177,12 @@ impl Ask {
     /// Its content, read under a rule.
     pub(crate) fn content(mut self, given: Given<'_>, rule: &DigestRule) -> Self {
         let content = Content::read(given, rule).expect("a content");
+        let sent = match given {
+            Given::Json(text) => Sent::Json(text.to_vec().into()),
+            Given::Raw(bytes) => Sent::Raw(bytes.to_vec().into()),
+            Given::Digest(digest) => Sent::Digest(digest.to_vec().into()),
+        };
+        let content = content.keeping(sent);
         self.0.intent.digest = content.digest;
         self.0.intent.beside = content.beside;
         self
@@ -183,6 +190,12 @@ impl Ask {
 
     pub(crate) fn from(mut self, states: &[&str]) -> Self {
         self.0.intent.from = states.iter().map(|state| state_name(state)).collect();
+        self
+    }
+
+    /// What has happened, in the words of a machine.
+    pub(crate) fn event(mut self, event: &str) -> Self {
+        self.0.intent.event = Some(EventName::parse(event).expect("an event"));
         self
     }
 

@@ -10,7 +10,7 @@ use fencepost::domain::request::{
     Complete, EndedRounds, Fence, Left, Purpose, Reserve, Resolve, Ride,
 };
 use fencepost::domain::token::{FencingToken, Timeline};
-use fencepost::engine::{Boottime, Caller, Engine, EngineOptions, Fault, Known, Reserved};
+use fencepost::engine::{Applied, Boottime, Caller, Engine, EngineOptions, Fault, Known, Reserved};
 use fencepost::store::{Endpoint, Prefix, Store, StoreOptions};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -182,6 +182,21 @@ impl Sidecar {
     pub(crate) async fn transition(&self, ask: &Ask) -> Decision {
         let decision = self.try_transition(ask).await;
         decision.expect("Transition is judged")
+    }
+
+    /// Offers a machine file.
+    pub(crate) async fn apply(&self, text: &str) -> (Applied, Vec<String>) {
+        let source = bytes::Bytes::copy_from_slice(text.as_bytes());
+        let applied = self.engine.apply_machine(source, caller()).await;
+        let (applied, findings) = applied.expect("ApplyMachine is answered");
+        (applied, findings.iter().map(ToString::to_string).collect())
+    }
+
+    /// Puts a machine in force that must be put in force.
+    pub(crate) async fn install(&self, text: &str) {
+        let (applied, findings) = self.apply(text).await;
+        let installed = matches!(applied, Applied::Installed(_));
+        assert!(installed, "{applied:?}: {findings:#?}");
     }
 
     pub(crate) async fn fence(&self, resource: &ResourceId, token: FencingToken) -> Decision {

@@ -21,8 +21,8 @@ use fencepost::engine::{Boottime, Caller, Engine, EngineOptions};
 use fencepost::proto::v1 as pb;
 use fencepost::proto::v1::intent::Content;
 use fencepost::store::{
-    Commit, Endpoint, MemberOutcome, Prefix, ReservationGuard, ReservationWrite, Store,
-    StoreOptions,
+    Commit, Endpoint, MachineGuard, MemberOutcome, Prefix, ReservationGuard, ReservationWrite,
+    Store, StoreOptions,
 };
 use prost::Message as _;
 
@@ -216,6 +216,7 @@ fn decide(standing: &Standing, timeline: Timeline, ask: Transition) -> Outcome<C
         resource,
         seen: standing.revision(),
         reservation: ReservationGuard::Absent,
+        machine: MachineGuard::Absent,
         absent_operations: Vec::new(),
         record: write.record,
         reservation_write: ReservationWrite::Keep,
@@ -253,6 +254,7 @@ fn read(request: pb::TransitionRequest) -> Outcome<Transition> {
         resource: ResourceId::new(Kind::parse(&resource.kind)?, &resource.id)?,
         intent: Intent {
             operation: OperationId::parse(&intent.operation_id)?,
+            event: None,
             identity: BTreeMap::new(),
             digest: content.digest,
             beside: content.beside,

@@ -158,6 +158,7 @@ impl<'a> Order<'a> {
         let receipt = Bytes::from(format!("receipt {}", Uuid::new_v4().simple()));
         let intent = Intent {
             operation_id: callback.key.to_owned(),
+            event: String::new(),
             identity: [(ATTEMPT.to_owned(), callback.attempt.to_owned())].into(),
             content: Some(Content::Json(Bytes::from_static(callback.body.as_bytes()))),
             from_states: vec![PENDING.into()],

@@ -1,11 +1,12 @@
-//! Finding and reading machine files.
+//! Machine files as the commands name and read them.
 
-use std::fs::{self, File};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
+
 use super::super::trouble::{Trouble, plain};
-use crate::domain::machine::{FILE_BYTES_MAX, Machine, Reading};
+use crate::config::{in_directory, read_file};
+use crate::domain::machine::{Machine, Reading};
 
 /// Most machine files that one command looks at.
 const FILES_MAX: usize = 1024;
@@ -13,20 +14,17 @@ const FILES_MAX: usize = 1024;
 /// A file and what became of it.
 pub(super) struct MachineFile {
     pub(super) name: String,
+    pub(super) source: Bytes,
     pub(super) reading: Reading,
 }
 
 impl MachineFile {
     pub(super) fn read(path: &Path) -> Result<Self, Trouble> {
-        let mut bytes = Vec::new();
-        // One byte more than the limit is enough to see that it is broken.
-        let most = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX);
-        File::open(path)
-            .and_then(|file| file.take(most.saturating_add(1)).read_to_end(&mut bytes))
-            .map_err(|error| unreadable(path, &error))?;
+        let source = read_file(path).map_err(Trouble::usage)?;
         Ok(Self {
             name: plain(&path.display().to_string()),
-            reading: Machine::read(&bytes),
+            reading: Machine::read(&source),
+            source,
         })
     }
 
@@ -43,28 +41,11 @@ impl MachineFile {
 pub(super) fn named(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Trouble> {
     let mut files = Vec::new();
     for path in paths {
-        if !path.is_dir() {
+        if path.is_dir() {
+            files.append(&mut in_directory(path).map_err(Trouble::usage)?);
+        } else {
             files.push(path.clone());
-            continue;
         }
-        let mut inside = Vec::new();
-        for entry in fs::read_dir(path).map_err(|error| unreadable(path, &error))? {
-            let file = entry.map_err(|error| unreadable(path, &error))?.path();
-            let yaml = file
-                .extension()
-                .is_some_and(|end| end == "yaml" || end == "yml");
-            if yaml && !file.is_dir() {
-                inside.push(file);
-            }
-        }
-        if inside.is_empty() {
-            return Err(Trouble::usage(format!(
-                "{} has no *.yaml or *.yml file: name the files, or their directory",
-                path.display()
-            )));
-        }
-        inside.sort();
-        files.append(&mut inside);
     }
     if files.len() > FILES_MAX {
         return Err(Trouble::usage(format!(
@@ -73,8 +54,4 @@ pub(super) fn named(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Trouble> {
         )));
     }
     Ok(files)
-}
-
-fn unreadable(path: &Path, error: &std::io::Error) -> Trouble {
-    Trouble::usage(format!("cannot read {}: {error}", path.display()))
 }

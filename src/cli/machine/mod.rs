@@ -1,7 +1,8 @@
-//! `machine`: checks, shows, draws and compares machine files.
+//! `machine`: checks, shows, draws and compares machine files, and puts them in force.
 
 mod draw;
 mod files;
+mod in_force;
 mod show;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,14 @@ pub(super) enum MachineCommand {
     Graph(GraphArgs),
     /// Say what changed, and whether the new file may follow the old one
     Diff(DiffArgs),
+    /// Put machine files in force, over the sidecar's admin socket: only a higher version installs
+    Apply(in_force::ApplyArgs),
+    /// List the machines in force
+    List(in_force::ListArgs),
+    /// Print the file that is in force for a kind, or one of its versions
+    Get(in_force::GetArgs),
+    /// List every version of a kind's machine that was ever in force
+    History(in_force::HistoryArgs),
 }
 
 /// Files to check.
@@ -73,7 +82,7 @@ pub(super) struct DiffArgs {
 }
 
 impl MachineCommand {
-    pub(super) fn run(&self) -> Result<Exit, Trouble> {
+    pub(super) async fn run(&self) -> Result<Exit, Trouble> {
         match self {
             Self::Check(args) => args.run(),
             Self::Show(args) => with_machine(&args.file, show::text),
@@ -82,26 +91,46 @@ impl MachineCommand {
                 Format::Dot => draw::dot(machine),
             }),
             Self::Diff(args) => args.run(),
+            Self::Apply(args) => args.run().await,
+            Self::List(args) => args.run().await,
+            Self::Get(args) => args.run().await,
+            Self::History(args) => args.run().await,
         }
     }
 }
 
 impl CheckArgs {
     fn run(&self) -> Result<Exit, Trouble> {
-        let mut said = String::new();
-        let mut sound = true;
-        let mut kinds: BTreeMap<Kind, (String, Place)> = BTreeMap::new();
-        for path in files::named(&self.paths)? {
-            let file = MachineFile::read(&path)?;
-            said.push_str(&file.findings());
-            let Some(machine) = &file.reading.machine else {
-                sound = false;
-                continue;
-            };
-            let kind = &machine.definition().kind;
-            if let Some((other, place)) = kinds.get(&kind.value) {
-                sound = false;
-                said.push_str(&format!(
+        let Checked { said, sound, .. } = check(&self.paths)?;
+        output::write(&said)?;
+        Ok(if sound { Exit::Good } else { Exit::Invalid })
+    }
+}
+
+/// What is said of files, line by line, and those that are sound.
+struct Checked {
+    said: String,
+    files: Vec<MachineFile>,
+    /// Whether all are.
+    sound: bool,
+}
+
+fn check(paths: &[PathBuf]) -> Result<Checked, Trouble> {
+    let mut said = String::new();
+    let mut sound = true;
+    let mut files = Vec::new();
+    let mut kinds: BTreeMap<Kind, (String, Place)> = BTreeMap::new();
+    for path in files::named(paths)? {
+        let file = MachineFile::read(&path)?;
+        said.push_str(&file.findings());
+        let Some(machine) = &file.reading.machine else {
+            sound = false;
+            continue;
+        };
+        let kind = &machine.definition().kind;
+        if let Some((other, place)) = kinds.get(&kind.value) {
+            sound = false;
+            said.push_str(&format!(
                     "{}:{}: {}[duplicate]: kind {} has a machine at {other}:{place} already; fix: keep one of \
                      them here\n",
                     file.name,
@@ -109,14 +138,13 @@ impl CheckArgs {
                     Severity::Error,
                     kind.value,
                 ));
-                continue;
-            }
-            kinds.insert(kind.value.clone(), (file.name.clone(), kind.place));
-            said.push_str(&format!("{}: good: {}\n", file.name, show::title(machine)));
+            continue;
         }
-        output::write(&said)?;
-        Ok(if sound { Exit::Good } else { Exit::Invalid })
+        kinds.insert(kind.value.clone(), (file.name.clone(), kind.place));
+        said.push_str(&format!("{}: good: {}\n", file.name, show::title(machine)));
+        files.push(file);
     }
+    Ok(Checked { said, files, sound })
 }
 
 impl DiffArgs {

@@ -1,5 +1,7 @@
 //! A content as it was sent, read under the rule that says what of it counts.
 
+use bytes::Bytes;
+
 use super::fields::{FieldHashes, Fields};
 use super::json::Json;
 use super::pointer::Pointer;
@@ -20,6 +22,37 @@ pub enum Given<'a> {
     Digest(&'a [u8]),
 }
 
+/// A content as it was sent, kept to be read again: the rule that counts is known for sure only where it is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// A JSON text.
+    Json(Bytes),
+    /// Any bytes.
+    Raw(Bytes),
+    /// A digest made by the caller.
+    Digest(Bytes),
+}
+
+impl Sent {
+    /// To be read.
+    pub fn given(&self) -> Given<'_> {
+        match self {
+            Self::Json(text) => Given::Json(text),
+            Self::Raw(bytes) => Given::Raw(bytes),
+            Self::Digest(digest) => Given::Digest(digest),
+        }
+    }
+
+    /// The path of its field.
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::Json(_) => "intent.json",
+            Self::Raw(_) => "intent.raw",
+            Self::Digest(_) => "intent.digest",
+        }
+    }
+}
+
 /// What is known of a content once it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
@@ -35,6 +68,10 @@ pub struct Beside {
     /// Digests of the same content by schemes that are no longer written: a record is compared by the scheme that it was
     /// written with. JSON has had one scheme so far, so there are none yet.
     older: Vec<ContentDigest>,
+    /// The rule that it was read under.
+    rule: DigestRule,
+    /// The content itself, if it may have to be read under another rule.
+    sent: Option<Sent>,
     /// `None`: it has none that could be named.
     fields: Option<Fields>,
     /// It says something: two operations with such a content hardly have it by chance.
@@ -44,8 +81,21 @@ pub struct Beside {
 impl Content {
     /// Reads a content. `rule` says what of it counts.
     pub fn read(given: Given<'_>, rule: &DigestRule) -> Result<Self, Invalid> {
+        let mut content = Self::read_under(given, rule)?;
+        content.beside.rule = rule.clone();
+        Ok(content)
+    }
+
+    /// The same, kept to be read again.
+    #[must_use]
+    pub fn keeping(mut self, sent: Sent) -> Self {
+        self.beside.sent = Some(sent);
+        self
+    }
+
+    fn read_under(given: Given<'_>, rule: &DigestRule) -> Result<Self, Invalid> {
         match (given, rule) {
-            (Given::Raw([]), DigestRule::None) => Ok(Self::plain(ContentDigest::none(), false)),
+            (Given::Raw([]), DigestRule::None) => Ok(Self::none()),
             (Given::Json(_) | Given::Raw(_) | Given::Digest(_), DigestRule::None) => Err(
                 Invalid::new("must be absent or an empty raw: the event compares no content"),
             ),
@@ -94,13 +144,18 @@ impl Content {
         }
     }
 
+    /// Of a message that says nothing about its content.
+    pub fn none() -> Self {
+        Self::plain(ContentDigest::none(), false)
+    }
+
     fn of(form: &[u8], parts: &[(&str, &Json<'_>)]) -> Self {
         Self {
             digest: ContentDigest::hashed(DigestScheme::JsonV1, form),
             beside: Beside {
-                older: Vec::new(),
                 fields: Some(Fields::of(parts)),
                 says_something: parts.iter().any(|(_, part)| part.says_something()),
+                ..Beside::default()
             },
         }
     }
@@ -143,6 +198,25 @@ impl Beside {
         stored: &ContentDigest,
     ) -> bool {
         digest == stored || self.older.contains(stored)
+    }
+
+    /// Whether a digest of this content is the one that it has under a rule: then it may be compared with others made under it.
+    pub(in crate::domain) fn is_under(&self, digest: &ContentDigest, rule: &DigestRule) -> bool {
+        match (digest.scheme(), rule) {
+            (DigestScheme::JsonV1, DigestRule::None)
+            | (DigestScheme::Raw, DigestRule::Whole | DigestRule::Exclude(_) | DigestRule::None)
+            | (DigestScheme::Caller | DigestScheme::None, _) => true,
+            (
+                DigestScheme::JsonV1,
+                DigestRule::Whole | DigestRule::Include(_) | DigestRule::Exclude(_),
+            )
+            | (DigestScheme::Raw, DigestRule::Include(_)) => self.rule == *rule,
+        }
+    }
+
+    /// The content, if it was kept.
+    pub(in crate::domain) fn sent(&self) -> Option<&Sent> {
+        self.sent.as_ref()
     }
 
     /// Whether two operations with this content hardly have it by chance.

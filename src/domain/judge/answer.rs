@@ -1,12 +1,16 @@
 //! Answers, before and after the commit that they belong to.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Fold;
-use crate::domain::decision::{Decision, IncidentId, Layer, LiveRound, Rule, Snapshot, Verdict};
-use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Nonce, OperationId, ResourceId, StateName,
+use crate::domain::decision::{
+    Advice, Decision, IncidentId, Layer, LiveRound, Rule, Snapshot, Verdict,
 };
+use crate::domain::ids::{
+    EventName, Holder, IdentityName, IdentityValue, Nonce, OperationId, ResourceId, StateName,
+};
+use crate::domain::machine::MachineVersion;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::LeaseId;
 use crate::domain::request::Ttl;
@@ -115,6 +119,8 @@ struct DraftSnapshot {
     revision: Option<Revision>,
     /// The commit to come changes the record before this was drawn.
     changed: bool,
+    machine: Option<MachineVersion>,
+    allowed: Arc<[EventName]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +156,8 @@ impl Draft {
     ) -> Self {
         let decision = Decision {
             verdict,
+            advice_instead: None,
+            event: None,
             layer,
             rule,
             explanation: explanation.into(),
@@ -203,6 +211,14 @@ impl Draft {
     pub(super) fn fact(mut self) -> Self {
         self.certainty = Certainty::Fact;
         self
+    }
+
+    pub(super) fn of_event(self, event: Option<EventName>) -> Self {
+        self.amend(|decision| decision.event = event)
+    }
+
+    pub(super) fn advising(self, instead: Option<Advice>) -> Self {
+        self.amend(|decision| decision.advice_instead = instead)
     }
 
     /// Goes on with the sentence.
@@ -312,6 +328,8 @@ impl Draft {
             } else {
                 draft.revision
             },
+            machine: draft.machine,
+            allowed: draft.allowed,
         });
         let decision = self.decision.map(|mut decision| {
             decision.now.clone_from(&now);
@@ -362,11 +380,14 @@ impl Fold<'_> {
     }
 
     /// The answer to Inspect.
-    pub(super) fn bare_snapshot(&self) -> Draft {
+    pub(super) fn bare_snapshot(&self, allowed: Arc<[EventName]>) -> Draft {
         Draft {
             certainty: Certainty::Confirm,
             decision: None,
-            now: Some(self.snapshot()),
+            now: Some(DraftSnapshot {
+                allowed,
+                ..self.snapshot()
+            }),
             held: None,
             freed: None,
             known: None,
@@ -381,7 +402,7 @@ impl Fold<'_> {
             resource: self.resource.clone(),
             state: self.record.state.clone(),
             identity: identity
-                .map(|(name, value)| (name.clone(), value.current.clone()))
+                .filter_map(|(name, value)| Some((name.clone(), value.current.clone()?)))
                 .collect(),
             live: self.live_round().map(|(round, token)| {
                 let at_most = Duration::from_secs(round.ttl.lease_seconds().into());
@@ -389,6 +410,8 @@ impl Fold<'_> {
             }),
             revision: self.revision,
             changed: self.changed,
+            machine: self.record.machine,
+            allowed: Arc::default(),
         }
     }
 }

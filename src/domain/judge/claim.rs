@@ -3,13 +3,15 @@
 //! The claim is stored in the commit of the grant, with the attempt counted, so that a worker that dies is counted too.
 
 use super::interrupted::Condition;
-use super::transition::Obstacle;
+use super::law::{Terms, read_under};
+use super::transition::{Objection, Obstacle};
 use super::{Draft, Fold, Judged, Known, ReservationChange, TokenRef};
 use crate::domain::claim::{
     Claim, OPEN_BYTES_MAX, OPEN_OPERATIONS_MAX, OpenOperation, RETURNED_OPERATIONS_MAX, Seat,
 };
 use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::ids::{Holder, Nonce, RequestId, ReservationId};
+use crate::domain::outcome::StoredResult;
 use crate::domain::record::{LeaseId, Raised};
 use crate::domain::request::{Intent, Purpose, Reserve, Ride, Transition};
 
@@ -71,39 +73,57 @@ impl Fold<'_> {
         };
         let mut before = None;
         match self.known(&wish.intent.operation) {
-            Known::Finished(done) => return self.repeat(&message, wish.nonce, *done),
-            Known::Open(open) if !wish.intent.says_the_same(&open.intent.digest) => {
-                let draft = self.conflict_with_open(&message, &open);
-                return self.delivered_again(&open, draft);
+            Known::Finished(done) => {
+                return match self.comparable(&message, &done.digest, done.judged_as()) {
+                    Ok(message) => self.repeat(&message, wish.nonce, *done),
+                    Err(unlawful) => Judged::Unlawful(unlawful),
+                };
             }
-            Known::Open(open) => match self.condition(&open) {
-                Condition::Running => return self.claimed_already(wish, &open),
-                Condition::Asks => {
-                    let draft = self.reported(&open);
-                    return self.delivered_again(&open, draft);
+            Known::Open(open) => {
+                let read = match self.comparable(&message, &open.intent.digest, open.judged_as()) {
+                    Ok(read) => read,
+                    Err(unlawful) => return Judged::Unlawful(unlawful),
+                };
+                if let Some(conflict) = self.differs_from_open(&read, &open) {
+                    return conflict;
                 }
-                Condition::Reruns | Condition::Returned => before = Some(*open),
-            },
+                match self.condition(&open) {
+                    Condition::Running => return self.claimed_already(wish, &open),
+                    Condition::Asks => {
+                        let draft = self.reported(&open);
+                        return self.delivered_again(&open, draft);
+                    }
+                    Condition::Reruns | Condition::Returned => before = Some(*open),
+                }
+            }
             Known::Unknown => {}
         }
         // What is known to have died is not forgotten, however old it is.
         let remembered = before.as_ref().is_some_and(|open| !open.claim.returned);
         if let Some(made_ms) = wish.intent.made_ms
             && !remembered
-            && self.when.too_old(made_ms)
+            && self.too_old_now(made_ms)
         {
             return self.too_old(&message);
         }
-        if let Some(taken) = self.no_seat(wish) {
+        let terms = match self.terms(wish.intent) {
+            Ok(terms) => terms,
+            Err(unlawful) => return Judged::Unlawful(unlawful),
+        };
+        let read = match read_under(&message, terms.digest_rule()) {
+            Ok(read) => read,
+            Err(unlawful) => return Judged::Unlawful(unlawful),
+        };
+        if let Some(taken) = self.no_seat(wish, &terms) {
             return taken;
         }
-        if let Some(waits) = self.waits(wish.intent) {
+        if let Some(waits) = self.waits(&wish.intent.operation, terms.changes()) {
             return answered(waits);
         }
-        match self.allows(wish.intent) {
-            Ok(()) => self.open_claim(wish, before),
-            Err(Obstacle::Objection(objection, layer)) => {
-                self.turned_away(&message, wish.nonce, objection, layer)
+        match self.allows(&terms) {
+            Ok(()) => self.open_claim(wish, &read, &terms, before),
+            Err(Obstacle::Objection(objection)) => {
+                self.turned_away(&read, wish.nonce, &terms, objection)
             }
             Err(Obstacle::Limit(limit)) => limit,
         }
@@ -138,11 +158,12 @@ impl Fold<'_> {
     }
 
     /// Why the claim cannot be held under the round that was asked for.
-    fn no_seat(&self, wish: &Wish<'_>) -> Option<Judged> {
+    fn no_seat(&self, wish: &Wish<'_>, terms: &Terms<'_>) -> Option<Judged> {
         match wish.under {
             Under::New(ask, _) => {
                 if let Some((round, _)) = self.live_round() {
-                    return Some(answered(self.showing(self.busy(round))));
+                    let busy = self.busy(round).advising(terms.advice_if_held());
+                    return Some(answered(self.showing(busy)));
                 }
                 if let Some(over) = self.request_over(ask.request, wish.nonce) {
                     return Some(answered(over));
@@ -163,7 +184,13 @@ impl Fold<'_> {
         }
     }
 
-    fn open_claim(&mut self, wish: &Wish<'_>, before: Option<OpenOperation>) -> Judged {
+    fn open_claim(
+        &mut self,
+        wish: &Wish<'_>,
+        message: &Transition,
+        terms: &Terms<'_>,
+        before: Option<OpenOperation>,
+    ) -> Judged {
         let mut claim = Claim {
             nonce: wish.nonce,
             request: wish.request,
@@ -185,9 +212,19 @@ impl Fold<'_> {
             claim.round = reservation.round();
             claim.seat = Seat::Ridden;
         }
+        let rule = if terms.moves {
+            Rule::Moved
+        } else {
+            Rule::RanOnce
+        };
+        let found = Objection::new(Verdict::Applied, rule, Layer::Result);
+        // What it will be, if its effect succeeds.
+        let finished = self.finished(message, wish.nonce, terms, found, StoredResult::default());
+        let (intent, judged) = terms.for_claim(&message.intent, self.law.version());
         let open = OpenOperation {
-            intent: wish.intent.clone(),
-            fields: wish.intent.field_hashes(wish.nonce.mark()),
+            intent,
+            judged,
+            fields: finished.fields.clone(),
             claim,
         };
         if let Some(limit) = self.too_many_open(&open) {
@@ -202,7 +239,7 @@ impl Fold<'_> {
             round.claimed = Some(open.intent.operation.clone());
             round.claims = round.claims.saturating_add(1);
         }
-        let draft = granted(&open);
+        let draft = granted(&open).same_content_as(self.twin_of(&message.intent, &finished));
         self.bytes += open.size();
         self.close(&open.intent.operation);
         self.record.open.push(open.clone());

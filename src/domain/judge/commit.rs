@@ -144,12 +144,17 @@ impl Operation {
             .chain(&self.expected)
             .map(|name| name.as_str().len() + 2);
         let round = if self.round.is_some() { 18 } else { 0 };
+        let event = self
+            .event
+            .as_ref()
+            .map_or(0, |event| event.as_str().len() + 8);
         FIXED
             + self.id.as_str().len()
             + self.digest.bytes().len()
             + self.result.size()
             + round
             + self.fields.as_bytes().len()
+            + event
             + self
                 .fields
                 .salt()

@@ -2,6 +2,7 @@
 
 use super::alert::About;
 use super::interrupted::Condition;
+use super::law::Terms;
 use super::repeat::verdict_draft;
 use super::{Draft, Fold, Judged, Known, ReservationChange};
 use crate::domain::claim::{Carried, OpenOperation, RETURNED_OPERATIONS_MAX, Seat};
@@ -33,11 +34,13 @@ impl Fold<'_> {
             }
             Carried::Nothing | Carried::Several => return self.late(ask, None),
         };
-        let intent = match self.known(&operation) {
-            Known::Open(open) => open.intent,
-            Known::Finished(done) => Intent::bare(operation, done.digest),
+        let known = self.known(&operation);
+        let intent = match &known {
+            Known::Open(open) => open.intent.clone(),
+            Known::Finished(done) => Intent::bare(operation.clone(), done.digest.clone()),
             Known::Unknown => return self.late(ask, Some(&operation)),
         };
+        // It says what was said then, so there is no content to be held against it.
         let message = Transition {
             resource: self.resource.clone(),
             intent,
@@ -47,7 +50,15 @@ impl Fold<'_> {
             sender: ask.sender.clone(),
             purpose: ask.purpose,
         };
-        self.transition(&message, nonce)
+        match known {
+            Known::Finished(done) => self.repeat(&message, nonce, *done),
+            Known::Open(open) => match self.transition_of_open(&message, nonce, &open) {
+                Some(judged) => judged,
+                // Given back, though the round is live: it has to be asked for anew.
+                None => self.late(ask, Some(&operation)),
+            },
+            Known::Unknown => self.late(ask, Some(&operation)),
+        }
     }
 
     /// Nothing is known any more of what the round claimed.
@@ -72,7 +83,20 @@ impl Fold<'_> {
         if self.reservation != ReservationChange::Keep {
             return Judged::Later;
         }
-        let rule = self.take_effect(&open.intent);
+        if let Err(unlawful) = self.follow() {
+            return Judged::Unlawful(unlawful);
+        }
+        // As it was judged at the grant, in the names of the version in force.
+        let open = &self
+            .record
+            .open(&open.intent.operation)
+            .unwrap_or(open)
+            .clone();
+        let terms = Terms::of_claim(open);
+        if let Err(unlawful) = self.has_place_for(&terms) {
+            return Judged::Unlawful(unlawful);
+        }
+        let rule = self.take_effect(&terms);
         let result = ask.result.clone().unwrap_or_default();
         let operation = Operation {
             id: open.intent.operation.clone(),
@@ -90,10 +114,17 @@ impl Fold<'_> {
             fields: open.fields.clone().salted_by(open.claim.nonce.mark()),
             expiry: Some(self.when.operation_expiry()),
             deliveries: Deliveries::default(),
+            event: open.judged.as_ref().map(|judged| judged.event.clone()),
+            machine: open.judged.as_ref().map(|judged| judged.version),
+            keeps_retrying: open
+                .judged
+                .as_ref()
+                .is_some_and(|judged| judged.keeps_retrying),
         };
-        // Its content came with the grant, and so may have been compared then; here it may be a bare result, so no other
-        // operation with the same content is looked for.
-        let draft = verdict_draft(&operation).result(result);
+        // Whether another operation did the same was looked for at the grant, which brought the content.
+        let draft = verdict_draft(&operation)
+            .result(result)
+            .of_event(operation.event.clone());
         self.keep(operation);
         let ends = match (ask.afterwards, open.claim.seat) {
             (Some(Afterwards::Ends), _) | (None, Seat::Own) => true,
@@ -161,15 +192,13 @@ impl Fold<'_> {
         Some(self.record.open.remove(at))
     }
 
-    /// Makes the move that an intent asks for, which the law has allowed.
-    pub(super) fn take_effect(&mut self, intent: &Intent) -> Rule {
-        match &intent.movement {
-            None => Rule::RanOnce,
-            Some(movement) => {
-                self.record.make(movement);
-                Rule::Moved
-            }
+    /// Makes the move that the law has allowed.
+    pub(super) fn take_effect(&mut self, terms: &Terms<'_>) -> Rule {
+        if !terms.moves {
+            return Rule::RanOnce;
         }
+        self.record.make(terms);
+        Rule::Moved
     }
 }
 
@@ -178,6 +207,7 @@ impl Intent {
     fn bare(operation: OperationId, digest: ContentDigest) -> Self {
         Self {
             operation,
+            event: None,
             identity: Identity::new(),
             digest,
             beside: Beside::default(),

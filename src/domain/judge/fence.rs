@@ -1,5 +1,7 @@
 //! Fence, Lookup and Inspect: they only look.
 
+use std::sync::Arc;
+
 use super::interrupted::Condition;
 use super::sweep::too_old_draft;
 use super::{Certainty, Draft, Fold, Judged, Known, OperationState, TokenRef};
@@ -58,7 +60,7 @@ impl Fold<'_> {
     }
 
     pub(super) fn lookup(&mut self, ask: &Lookup) -> Judged {
-        let too_old = ask.made_ms.is_some_and(|made| self.when.too_old(made));
+        let too_old = ask.made_ms.is_some_and(|made| self.too_old_now(made));
         let draft = match self.known(&ask.operation) {
             Known::Unknown if too_old => {
                 Draft::known(OperationState::Expired, Some(too_old_draft()))
@@ -99,7 +101,12 @@ impl Fold<'_> {
         Judged::Answered(Box::new(draft))
     }
 
-    pub(super) fn inspect(&self) -> Judged {
-        Judged::Answered(Box::new(self.bare_snapshot()))
+    pub(super) fn inspect(&mut self) -> Judged {
+        // What does not fit the law is shown as it is: nothing is judged here.
+        let allowed = match self.follow() {
+            Ok(()) => self.law.allowed_events(self.record.state.as_ref()),
+            Err(_) => Arc::default(),
+        };
+        Judged::Answered(Box::new(self.bare_snapshot(allowed)))
     }
 }

@@ -5,16 +5,18 @@
 use std::time::Duration;
 
 use super::alert::{About, Found};
+use super::law::Terms;
 use super::repeat::conflict_text;
 use super::reserve::busy_retry;
 use super::{Draft, Fold, Judged};
 use crate::domain::claim::{CLAIM_ATTEMPTS_MAX, OpenOperation};
-use crate::domain::decision::{IncidentId, Layer, Rule, Verdict};
+use crate::domain::decision::{Advice, IncidentId, Layer, Rule, Verdict};
+use crate::domain::digest::DigestScheme;
 use crate::domain::ids::{Nonce, OperationId, ReservationId};
 use crate::domain::incident::Incident;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{Deliveries, Raised};
-use crate::domain::request::{Intent, Interrupted, Transition};
+use crate::domain::request::{Interrupted, Transition};
 
 /// When to ask again for what a person decides.
 const INTERRUPTED_RETRY: Duration = Duration::from_secs(60);
@@ -160,13 +162,13 @@ impl Fold<'_> {
     }
 
     /// An open operation whose own move has to come before that of another one.
-    pub(super) fn waits(&mut self, intent: &Intent) -> Option<Draft> {
-        if !intent.moves() {
+    pub(super) fn waits(&mut self, operation: &OperationId, changes: bool) -> Option<Draft> {
+        if !changes {
             return None;
         }
         let others = self.record.open.iter();
-        let others =
-            others.filter(|open| open.intent.moves() && open.intent.operation != intent.operation);
+        let others = others
+            .filter(|open| Terms::of_claim(open).changes() && open.intent.operation != *operation);
         let first = others
             .map(|open| (self.condition(open), open))
             .find(|(condition, _)| match condition {
@@ -196,13 +198,39 @@ impl Fold<'_> {
         self.showing(draft.retry_after(after))
     }
 
-    /// Another content under the key of an open operation.
-    pub(super) fn conflict_with_open(&mut self, ask: &Transition, open: &OpenOperation) -> Draft {
+    /// Whether a message says something else than the open operation of its key.
+    pub(super) fn differs_from_open(
+        &mut self,
+        ask: &Transition,
+        open: &OpenOperation,
+    ) -> Option<Judged> {
         let first = &open.intent.digest;
-        let text = conflict_text(first, &ask.intent.digest);
-        let (verdict, rule) = (Verdict::Conflict, Rule::OtherContent);
+        let judged = open.judged.as_ref();
+        let rule = if first.scheme() != DigestScheme::None && !ask.intent.says_the_same(first) {
+            Rule::OtherContent
+        } else if self.is_another_event(
+            ask,
+            judged.map(|judged| &judged.event),
+            judged.map(|judged| judged.version),
+        ) {
+            Rule::OtherEvent
+        } else {
+            return None;
+        };
+        let draft = self.conflict_with_open(ask, open, rule);
+        Some(self.delivered_again(open, draft))
+    }
+
+    fn conflict_with_open(&mut self, ask: &Transition, open: &OpenOperation, rule: Rule) -> Draft {
+        let first = &open.intent.digest;
+        let text = conflict_text(rule, first, &ask.intent.digest);
+        let verdict = Verdict::Conflict;
         let beside = &ask.intent.beside;
-        let fields = beside.differing(first, &open.fields, open.claim.nonce.mark());
+        let fields = if rule == Rule::OtherEvent {
+            Vec::new()
+        } else {
+            beside.differing(first, &open.fields, open.claim.nonce.mark())
+        };
         let found = Found {
             fields: &fields,
             ..Found::new(verdict, rule, &text)
@@ -223,7 +251,12 @@ impl Fold<'_> {
                 id
             }
         };
+        let settled = open
+            .judged
+            .as_ref()
+            .is_some_and(|judged| judged.keeps_retrying);
         Draft::new(verdict, Layer::Digest, rule, text)
+            .advising(settled.then_some(Advice::Acknowledge))
             .incident(Some(incident))
             .differing(fields)
             .first_time(open.claim.time_ms)

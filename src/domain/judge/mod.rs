@@ -6,11 +6,15 @@
 
 mod alert;
 mod answer;
+mod by_machine;
 mod claim;
 mod commit;
 mod complete;
 mod fence;
+mod follow;
 mod interrupted;
+mod law;
+mod law_of_claims;
 mod repeat;
 mod reserve;
 mod resolve;
@@ -25,15 +29,17 @@ pub use answer::{Answer, Certainty, Draft, HeldRound, OperationState, TokenRef};
 pub use commit::{
     Gone, INLINE_BYTES_MAX, INLINE_OPERATION_BYTES_MAX, RecordWrite, ReservationChange,
 };
+pub use law::{Law, Unlawful};
 pub use standing::{Inconsistent, Standing, UNSAVED_COUNTS_MAX};
 pub use sweep::SWEPT_OPERATIONS_MAX;
 
 use super::claim::OpenOperation;
-use super::digest::ContentDigest;
 use super::ids::{Nonce, OperationId, ReservationId, ResourceId};
 use super::incident::Incident;
 use super::record::{LeaseId, Operation, Record, Round};
-use super::request::{Complete, Fence, Left, Lookup, Purpose, Reserve, Resolve, Ride, Transition};
+use super::request::{
+    Complete, Fence, Intent, Left, Lookup, Purpose, Reserve, Resolve, Ride, Transition,
+};
 use super::retention::When;
 use super::token::{Revision, Timeline};
 
@@ -94,12 +100,12 @@ impl Ask {
         }
     }
 
-    /// The content that it brings.
-    pub fn digest(&self) -> Option<&ContentDigest> {
+    /// The message that it brings, and of which resource.
+    pub fn message(&self) -> Option<(&ResourceId, &Intent)> {
         match self {
-            Self::Transition(ask, _) => Some(&ask.intent.digest),
-            Self::Reserve(ask, ..) => ask.intent.as_ref().map(|intent| &intent.digest),
-            Self::Ride(ask, _) => Some(&ask.intent.digest),
+            Self::Transition(ask, _) => Some((&ask.resource, &ask.intent)),
+            Self::Reserve(ask, ..) => Some((&ask.resource, ask.intent.as_deref()?)),
+            Self::Ride(ask, _) => Some((ask.reservation.resource(), &ask.intent)),
             Self::Complete(..)
             | Self::Release(..)
             | Self::Resolve(..)
@@ -121,6 +127,8 @@ pub enum Judged {
     Later,
     /// It would be granted, and brought no lease; nothing of it was taken up.
     Unleased,
+    /// It cannot be judged by the law as it is believed to be; nothing of it was taken up.
+    Unlawful(Unlawful),
     /// It can never work as asked; nothing of it was taken up.
     Unfit {
         /// Path of the field.
@@ -156,6 +164,9 @@ pub struct Fold<'a> {
     when: When,
     revision: Option<Revision>,
     standing: &'a Standing,
+    law: &'a Law,
+    /// Whether anything was judged by the law.
+    lawful: bool,
     record: Record,
     /// Whether the record's last round holds the resource, as the fold has left it.
     live: Option<TokenRef>,
@@ -193,6 +204,8 @@ impl<'a> Fold<'a> {
             when,
             revision: standing.revision(),
             standing,
+            law: &Law::NoFile,
+            lawful: false,
             record,
             live,
             changed: false,

@@ -1,15 +1,42 @@
 //! An operation that was decided before: the layers key, digest and replay.
 
+use std::borrow::Cow;
+
 use super::alert::{About, Found};
-use super::{Certainty, Draft, Fold, Judged};
-use crate::domain::decision::{IncidentId, Layer, Rule, Verdict};
-use crate::domain::digest::ContentDigest;
-use crate::domain::ids::Nonce;
+use super::law::read_under;
+use super::{Certainty, Draft, Fold, Judged, Law, Unlawful};
+use crate::domain::decision::{Advice, IncidentId, Layer, Rule, Verdict};
+use crate::domain::digest::{ContentDigest, DigestScheme};
+use crate::domain::ids::{EventName, Nonce};
 use crate::domain::incident::Incident;
+use crate::domain::machine::{DigestRule, MachineVersion};
 use crate::domain::record::{Operation, Raised};
 use crate::domain::request::Transition;
 
 impl Fold<'_> {
+    /// The request, with its content read as the operation's was.
+    pub(super) fn comparable<'t>(
+        &mut self,
+        ask: &'t Transition,
+        stored: &ContentDigest,
+        judged: Option<(&EventName, MachineVersion)>,
+    ) -> Result<Cow<'t, Transition>, Unlawful> {
+        let json = |digest: &ContentDigest| digest.scheme() == DigestScheme::JsonV1;
+        // Of all others no part can be chosen: they are compared as they are, or were not compared at all.
+        if !json(stored) || !json(&ask.intent.digest) {
+            return Ok(Cow::Borrowed(ask));
+        }
+        match self.rule_then(judged) {
+            Ok(rule) => read_under(ask, rule),
+            // The whole content in the form that is stored says the same under every rule that leaves that form.
+            Err(unlawful) => {
+                let whole = read_under(ask, &DigestRule::Whole)?;
+                let same = whole.intent.says_the_same(stored);
+                if same { Ok(whole) } else { Err(unlawful) }
+            }
+        }
+    }
+
     /// Answers a request whose operation is already finished.
     pub(super) fn repeat(&mut self, ask: &Transition, nonce: Nonce, done: Operation) -> Judged {
         let expired = done.expired(self.when.now);
@@ -20,8 +47,12 @@ impl Fold<'_> {
         let id = done.id.clone();
         *self.again.entry(id.clone()).or_default() += 1;
         let deliveries = self.deliveries(&done);
-        let mut draft = if !ask.intent.says_the_same(&done.digest) {
-            self.conflict(ask, done)
+        let without = done.digest.scheme() == DigestScheme::None;
+        let mut draft = if !without && !ask.intent.says_the_same(&done.digest) {
+            self.conflict(ask, done, Rule::OtherContent).fact()
+        } else if self.is_another_event(ask, done.event.as_ref(), done.machine) {
+            // Whether two names mean one event is for the law in force to say.
+            self.conflict(ask, done, Rule::OtherEvent)
         } else if done.verdict != Verdict::Applied {
             self.refused_again(ask, &done)
         } else {
@@ -42,6 +73,26 @@ impl Fold<'_> {
         done.deliveries.and(unsaved).and(here).get()
     }
 
+    /// Whether a request names another event than the operation was. An operation that no machine judged was none.
+    pub(super) fn is_another_event(
+        &mut self,
+        ask: &Transition,
+        judged: Option<&EventName>,
+        version: Option<MachineVersion>,
+    ) -> bool {
+        let (Some(named), Some(judged)) = (&ask.intent.event, judged) else {
+            return false;
+        };
+        if named == judged {
+            return false;
+        }
+        self.lawful = true;
+        match self.law {
+            Law::Machine(law) => !law.same_event((judged, version), named),
+            Law::NoFile | Law::Unreadable(_) => true,
+        }
+    }
+
     /// What the request that decided the operation is told.
     fn first_answer(&self, ask: &Transition, done: &Operation) -> Draft {
         let draft = verdict_draft(done)
@@ -51,7 +102,7 @@ impl Fold<'_> {
         let draft = if applied {
             draft
                 .result(done.result.clone())
-                .same_content_as(self.twin_of(ask, done.rule))
+                .same_content_as(self.twin_of(&ask.intent, done))
         } else {
             draft
         };
@@ -143,11 +194,16 @@ impl Fold<'_> {
         self.showing(draft.incident(incident))
     }
 
-    fn conflict(&mut self, ask: &Transition, done: Operation) -> Draft {
-        let (verdict, rule) = (Verdict::Conflict, Rule::OtherContent);
-        let text = conflict_text(&done.digest, &ask.intent.digest);
+    fn conflict(&mut self, ask: &Transition, done: Operation, rule: Rule) -> Draft {
+        let verdict = Verdict::Conflict;
+        let settled = done.keeps_retrying.then_some(Advice::Acknowledge);
+        let text = conflict_text(rule, &done.digest, &ask.intent.digest);
         let beside = &ask.intent.beside;
-        let fields = beside.differing(&done.digest, &done.fields, done.mark);
+        let fields = if rule == Rule::OtherEvent {
+            Vec::new()
+        } else {
+            beside.differing(&done.digest, &done.fields, done.mark)
+        };
         let found = Found {
             fields: &fields,
             ..Found::new(verdict, rule, &text)
@@ -159,10 +215,10 @@ impl Fold<'_> {
             None => self.raise_conflict(ask, done, found),
         };
         Draft::new(verdict, Layer::Digest, rule, text)
+            .advising(settled)
             .incident(Some(incident))
             .differing(fields)
             .first_time(time_ms)
-            .fact()
     }
 
     /// Raises an incident about a conflict, once: the operation remembers that it was raised.
@@ -208,7 +264,10 @@ impl Fold<'_> {
 }
 
 /// Another content came under the same key.
-pub(super) fn conflict_text(first: &ContentDigest, now: &ContentDigest) -> String {
+pub(super) fn conflict_text(rule: Rule, first: &ContentDigest, now: &ContentDigest) -> String {
+    if rule == Rule::OtherEvent {
+        return "the operation was seen before as another event".to_owned();
+    }
     let (first, now) = (first.scheme(), now.scheme());
     if first == now {
         return "the operation was seen before with other content".to_owned();
@@ -219,7 +278,8 @@ pub(super) fn conflict_text(first: &ContentDigest, now: &ContentDigest) -> Strin
 
 /// The judgement that a finished operation carries, in the words it was first given in.
 pub(super) fn verdict_draft(done: &Operation) -> Draft {
-    let state = done.state.as_ref();
+    let (state, rule) = (done.state.as_ref(), done.rule);
+    let settled = done.verdict == Verdict::Rejected && done.keeps_retrying;
     let (layer, text) = if done.verdict == Verdict::OtherRound {
         (
             Layer::Identity,
@@ -229,15 +289,20 @@ pub(super) fn verdict_draft(done: &Operation) -> Draft {
         let text = "a person decided that the operation must never be run";
         (Layer::Replay, text.to_owned())
     } else if done.verdict == Verdict::Superseded {
-        (Layer::State, super::states::superseded_text(state))
-    } else if done.rule == Rule::Forgotten {
+        (Layer::State, super::states::superseded_text(rule, state))
+    } else if rule == Rule::Forgotten {
         (Layer::State, super::sweep::FORGOTTEN_TEXT.to_owned())
     } else if done.verdict == Verdict::Rejected {
-        (Layer::State, super::states::rejected_text(state))
+        let layer = if rule == Rule::NeverKnown {
+            Layer::Identity
+        } else {
+            Layer::State
+        };
+        (layer, super::states::rejected_text(rule, state))
     } else if done.rule == Rule::RanOnce {
         (Layer::Result, "the operation was recorded".to_owned())
     } else {
         (Layer::Result, "the move was made".to_owned())
     };
-    Draft::new(done.verdict, layer, done.rule, text)
+    Draft::new(done.verdict, layer, rule, text).advising(settled.then_some(Advice::Acknowledge))
 }

@@ -1,6 +1,7 @@
 //! A person resolves an operation that was interrupted: it was done, it was not, or it must never be.
 
 use super::interrupted::Condition;
+use super::law::Terms;
 use super::transition::Obstacle;
 use super::{Draft, Fold, Judged, Known, ReservationChange};
 use crate::domain::claim::{Finding, OpenOperation, Resolution};
@@ -82,10 +83,20 @@ impl Fold<'_> {
             let draft = Draft::new(Verdict::Replayed, Layer::Replay, Rule::Finished, text);
             return answered(self.showing(draft));
         }
-        if ask.finding == Finding::Done
-            && let Some(stands_against) = self.move_of(&open, condition)
-        {
-            return stands_against;
+        let mut open = open;
+        if ask.finding == Finding::Done {
+            if let Err(unlawful) = self.follow() {
+                return Judged::Unlawful(unlawful);
+            }
+            if let Some(led_along) = self.record.open(&ask.operation) {
+                open = led_along.clone();
+            }
+            if let Err(unlawful) = self.has_place_for(&Terms::of_claim(&open)) {
+                return Judged::Unlawful(unlawful);
+            }
+            if let Some(stands_against) = self.move_of(&open, condition) {
+                return stands_against;
+            }
         }
         self.settle(ask, nonce, &open);
         let mut draft = resolved(ask.finding);
@@ -102,18 +113,25 @@ impl Fold<'_> {
             // Nothing has moved the resource since the claim was judged.
             return None;
         }
-        if open.intent.moves()
+        let terms = Terms::of_claim(open);
+        if terms.changes()
             && let Some((round, _)) = self.live_round()
         {
             return Some(answered(self.showing(self.busy(round))));
         }
-        match self.allows(&open.intent) {
+        let creates = open.judged.is_some() && open.intent.from.is_empty();
+        let allowed = if creates && self.record.state.is_none() {
+            Ok(())
+        } else {
+            self.allows(&terms)
+        };
+        match allowed {
             Ok(()) => None,
             Err(Obstacle::Limit(limit)) => Some(limit),
-            Err(Obstacle::Objection(objection, layer)) => {
+            Err(Obstacle::Objection(objection)) => {
                 let text = "its move is no longer allowed where the resource stands; nothing was changed: have it refused, \
                             or bring the resource to where it was";
-                let draft = Draft::new(Verdict::Rejected, layer, objection.rule, text)
+                let draft = Draft::new(Verdict::Rejected, objection.layer, objection.rule, text)
                     .expected(&open.intent.from);
                 Some(answered(self.showing(draft)))
             }
@@ -138,7 +156,7 @@ impl Fold<'_> {
                 return;
             }
             Finding::Done => {
-                let rule = self.take_effect(&open.intent);
+                let rule = self.take_effect(&Terms::of_claim(open));
                 (Verdict::Applied, rule, ask.result.clone())
             }
             Finding::Refused => (Verdict::Rejected, Rule::Voided, StoredResult::default()),
@@ -161,6 +179,12 @@ impl Fold<'_> {
             fields: open.fields.clone().salted_by(open.claim.nonce.mark()),
             expiry: Some(self.when.operation_expiry()),
             deliveries: Deliveries::default(),
+            event: open.judged.as_ref().map(|judged| judged.event.clone()),
+            machine: open.judged.as_ref().map(|judged| judged.version),
+            keeps_retrying: open
+                .judged
+                .as_ref()
+                .is_some_and(|judged| judged.keeps_retrying),
         });
     }
 }

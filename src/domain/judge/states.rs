@@ -1,70 +1,62 @@
 //! The state layer, without a machine: the request itself says from where to where, and the record's history tells a late
-//! repetition from a contradiction.
+//! repetition from a contradiction. Also what both laws share: the history, and the move itself.
 
 use std::collections::BTreeSet;
 
 use super::Judged;
+use super::law::Terms;
 use super::transition::Objection;
-use crate::domain::decision::{Rule, Verdict};
+use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::ids::{IdentityName, IdentityValue, StateName};
 use crate::domain::record::{
     IDENTITY_NAMES_REMEMBERED_MAX, Record, STATES_REMEMBERED_MAX, ValueHash, Visit,
 };
-use crate::domain::request::{Intent, Move};
 
 impl Record {
-    /// Whether the state stands against a move, and how.
-    pub(super) fn objects_to_move(&self, intent: &Intent, movement: &Move) -> Option<Objection> {
-        let Some(current) = self.state.as_ref().or(movement.initial.as_ref()) else {
-            return Some(Objection {
-                verdict: Verdict::TooEarly,
-                rule: Rule::NoState,
-            });
+    /// Whether the state stands against a request, and how.
+    pub(super) fn objects_to_state(&self, terms: &Terms<'_>) -> Option<Objection> {
+        match terms.event {
+            Some((event, starts)) => self.objects_to_event(terms, event, starts),
+            None => self.objects_to_move(terms),
+        }
+    }
+
+    fn objects_to_move(&self, terms: &Terms<'_>) -> Option<Objection> {
+        let state = |verdict, rule| Some(Objection::new(verdict, rule, Layer::State));
+        let Some(current) = self.state.as_ref().or(terms.initial) else {
+            return state(Verdict::TooEarly, Rule::NoState);
         };
-        if intent.from.is_empty() || intent.from.contains(current) {
+        if terms.from.is_empty() || terms.from.contains(current) {
             return None;
         }
-        let lefts = intent
-            .from
-            .iter()
-            .filter_map(|state| self.visits.get(state)?.left);
-        let Some(last_left) = lefts.max() else {
-            return Some(Objection {
-                verdict: Verdict::TooEarly,
-                rule: Rule::NotYetReached,
-            });
+        let Some(last_left) = self.last_left(terms.from.iter()) else {
+            return state(Verdict::TooEarly, Rule::NotYetReached);
         };
-        if self.made_already(intent, movement, last_left) {
-            return Some(Objection {
-                verdict: Verdict::Superseded,
-                rule: Rule::AlreadyMoved,
-            });
+        if self.made_already(terms, last_left) {
+            return state(Verdict::Superseded, Rule::AlreadyMoved);
         }
-        Some(Objection {
-            verdict: Verdict::Rejected,
-            rule: Rule::Passed,
-        })
+        state(Verdict::Rejected, Rule::Passed)
     }
 
     /// Whether this very move was made, in the round that the message names: its target was entered when or after its start
     /// was last left, under the values that the message gives. A move that stays counts as made if the values it sets were
     /// once in force.
-    fn made_already(&self, intent: &Intent, movement: &Move, last_left: u64) -> bool {
-        match &movement.to {
+    pub(super) fn made_already(&self, terms: &Terms<'_>, last_left: u64) -> bool {
+        match terms.to {
             Some(to) => self.visits.get(to).is_some_and(|visit| {
-                let mut given = intent.identity.iter().chain(&movement.sets);
+                let mut given = terms.compare.iter().chain(&terms.sets);
                 visit.entered >= last_left
                     && given.all(|(name, value)| visit.values.contains(&ValueHash::of(name, value)))
             }),
             None => {
                 let was_in_force = |name: &IdentityName, value: &IdentityValue| {
                     self.identity.get(name).is_some_and(|known| {
-                        known.current == *value
+                        known.current.as_ref() == Some(value)
                             || known.replaced.contains(&ValueHash::of(name, value))
                     })
                 };
-                !movement.sets.is_empty()
-                    && movement
+                !terms.sets.is_empty()
+                    && terms
                         .sets
                         .iter()
                         .all(|(name, value)| was_in_force(name, value))
@@ -73,11 +65,11 @@ impl Record {
     }
 
     /// Whether a move would make the record remember more than it may.
-    pub(super) fn over_limit(&self, movement: &Move) -> Option<Judged> {
+    pub(super) fn over_limit(&self, terms: &Terms<'_>) -> Option<Judged> {
         let mut states: BTreeSet<&StateName> = self.visits.keys().collect();
-        states.extend(movement.to.iter());
+        states.extend(terms.to);
         if self.state.is_none() {
-            states.extend(movement.initial.iter());
+            states.extend(terms.initial);
         }
         if states.len() > STATES_REMEMBERED_MAX {
             let what = "this resource would have been in too many different states";
@@ -86,7 +78,7 @@ impl Record {
                 limit: STATES_REMEMBERED_MAX,
             });
         }
-        if self.too_many_names(&movement.sets) {
+        if self.too_many_names(terms) {
             let what = "this resource would have too many identity names";
             return Some(Judged::Limit {
                 what,
@@ -97,14 +89,14 @@ impl Record {
     }
 
     /// Makes a move that nothing objects to.
-    pub(super) fn make(&mut self, movement: &Move) {
+    pub(super) fn make(&mut self, terms: &Terms<'_>) {
         if self.state.is_none()
-            && let Some(initial) = &movement.initial
+            && let Some(initial) = terms.initial
         {
             self.enter(initial.clone());
         }
-        self.set_identity(&movement.sets);
-        if let Some(to) = &movement.to {
+        self.change_identity(terms);
+        if let Some(to) = terms.to {
             self.enter(to.clone());
         }
     }
@@ -117,7 +109,7 @@ impl Record {
         let values = self
             .identity
             .iter()
-            .map(|(name, value)| ValueHash::of(name, &value.current));
+            .filter_map(|(name, value)| Some(ValueHash::of(name, value.current.as_ref()?)));
         let values = values.collect();
         let visit: &mut Visit = self.visits.entry(state).or_default();
         visit.entered = self.moves;
@@ -132,29 +124,45 @@ fn in_state(state: Option<&StateName>) -> String {
     )
 }
 
-pub(super) fn superseded_text(state: Option<&StateName>) -> String {
+pub(super) fn superseded_text(rule: Rule, state: Option<&StateName>) -> String {
+    if rule == Rule::AsSaid {
+        return format!(
+            "the resource is {}, where its machine takes this event for done",
+            in_state(state)
+        );
+    }
     format!(
         "this move was already made, by another operation; the resource is {}",
         in_state(state)
     )
 }
 
-pub(super) fn rejected_text(state: Option<&StateName>) -> String {
-    format!(
-        "the resource is {} and has left the states that this move may start from",
-        in_state(state)
-    )
+pub(super) fn rejected_text(rule: Rule, state: Option<&StateName>) -> String {
+    let here = in_state(state);
+    if rule == Rule::CannotCome {
+        format!("the resource is {here}, and no state that allows this event can come")
+    } else if rule == Rule::AsSaid {
+        format!("the resource is {here}, where its machine refuses this event")
+    } else if rule == Rule::NeverKnown {
+        "the resource never had this identity value, and no event that sets it can come".to_owned()
+    } else {
+        format!("the resource is {here} and has left the states that this move may start from")
+    }
 }
 
-pub(super) fn early_text(rule: Rule, state: Option<&StateName>) -> String {
-    if rule == Rule::NoState {
+pub(super) fn early_text(rule: Rule, state: Option<&StateName>, terms: &Terms<'_>) -> String {
+    let here = in_state(state);
+    if rule == Rule::NoState && terms.event.is_some() {
+        "the resource does not exist yet".to_owned()
+    } else if rule == Rule::NoState {
         "the resource has no state yet, and the request names no initial one".to_owned()
     } else if rule == Rule::NotYetKnown {
         "the resource does not know this identity value yet".to_owned()
+    } else if rule == Rule::AsSaid {
+        format!("the resource is {here}, where its machine lets this event wait")
+    } else if terms.event.is_some() {
+        format!("the resource is {here}, and a state that allows this event can still come")
     } else {
-        format!(
-            "the resource is {} and has not yet been where this move may start",
-            in_state(state)
-        )
+        format!("the resource is {here} and has not yet been where this move may start")
     }
 }

@@ -1,13 +1,16 @@
 //! Retention: what is too old to be judged, what is removed with a write that is made anyway, and what a sweep removes of a
 //! resource that nobody touches.
 
+use std::sync::Arc;
+
 use super::alert::{About, Found};
+use super::law::Terms;
 use super::transition::Objection;
-use super::{Draft, Fold, Judged};
+use super::{Draft, Fold, Judged, Law};
 use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::ids::OperationId;
 use crate::domain::record::Record;
-use crate::domain::request::{Intent, Transition};
+use crate::domain::request::Transition;
 use crate::domain::retention::When;
 
 /// Most operations in keys of their own that one sweep of a resource removes.
@@ -26,6 +29,12 @@ pub(super) fn too_old_draft() -> Draft {
 }
 
 impl Fold<'_> {
+    /// Whether what was made then may have been forgotten. How long is remembered is for the law in force to say.
+    pub(super) fn too_old_now(&mut self, made_ms: u64) -> bool {
+        self.lawful = true;
+        self.when.too_old(made_ms)
+    }
+
     /// Refuses what may have been done, answered and forgotten. It needs no entry of its own: it stays too old.
     pub(super) fn too_old(&mut self, ask: &Transition) -> Judged {
         let draft = too_old_draft();
@@ -50,12 +59,14 @@ impl Fold<'_> {
         let mut trial = self.clone();
         let judged = judge(&mut trial);
         self.absent = trial.absent;
+        self.lawful |= trial.lawful;
         match judged {
-            Judged::Answered(draft) => {
-                Judged::Answered(Box::new(draft.told_only(self.bare_snapshot())))
-            }
+            Judged::Answered(draft) => Judged::Answered(Box::new(
+                draft.told_only(self.bare_snapshot(Arc::default())),
+            )),
             other @ (Judged::Later
             | Judged::Unleased
+            | Judged::Unlawful(_)
             | Judged::Unfit { .. }
             | Judged::Limit { .. }) => other,
         }
@@ -77,6 +88,12 @@ impl Fold<'_> {
         if self.writes() {
             return Judged::Later;
         }
+        if matches!(self.law, Law::Unreadable(_)) {
+            // For how long anything is kept is not known here.
+            return Judged::Answered(Box::new(Draft::swept()));
+        }
+        // How long is for the law in force to say.
+        self.lawful = true;
         let When { now, .. } = self.when;
         for id in apart.iter().take(SWEPT_OPERATIONS_MAX) {
             let inline = self.record.operations.iter().any(|found| found.id == *id);
@@ -142,12 +159,13 @@ impl Record {
         self.open.iter().any(|open| !open.claim.returned)
     }
 
-    /// Whether it was forgotten, and the intent would begin it anew.
-    pub(super) fn is_forgotten_for(&self, intent: &Intent) -> Option<Objection> {
-        let asks_for_it = intent.movement.is_some() || !intent.identity.is_empty();
-        (self.forgotten.is_some() && asks_for_it).then_some(Objection {
-            verdict: Verdict::Rejected,
-            rule: Rule::Forgotten,
-        })
+    /// Whether it was forgotten, and the request would begin it anew.
+    pub(super) fn is_forgotten_for(&self, terms: &Terms<'_>) -> Option<Objection> {
+        let asks_for_it = terms.moves || !terms.compare.is_empty();
+        (self.forgotten.is_some() && asks_for_it).then_some(Objection::new(
+            Verdict::Rejected,
+            Rule::Forgotten,
+            Layer::State,
+        ))
     }
 }

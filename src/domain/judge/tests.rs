@@ -7,10 +7,16 @@
 )]
 
 mod bounds;
+mod by_machine;
+mod claimed_events;
 mod claims;
 mod evidence;
 mod fences;
 mod folds;
+mod keeping;
+mod lawful;
+mod machine_model;
+mod machine_sketch;
 mod message;
 mod model;
 mod play;
@@ -20,5 +26,6 @@ mod retention;
 mod rounds;
 mod sequences;
 mod states;
+mod versions;
 mod waiting;
 mod wishes;

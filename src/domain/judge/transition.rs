@@ -4,17 +4,19 @@ use std::time::Duration;
 
 use super::alert::{About, Found};
 use super::interrupted::Condition;
+use super::law::{Terms, read_under};
 use super::repeat::verdict_draft;
-use super::{Draft, Fold, Judged, Known, ReservationChange};
+use super::{Draft, Fold, Judged, Known, Law, ReservationChange};
 use crate::domain::claim::OpenOperation;
 use crate::domain::decision::{Layer, Rule, Verdict};
-use crate::domain::ids::{Nonce, OperationId};
+use crate::domain::digest::{DigestScheme, FieldHashes};
+use crate::domain::ids::{IdentityName, Nonce, OperationId};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
     Deliveries, IDENTITY_NAMES_REMEMBERED_MAX, NamedValue, Operation, REPLACED_VALUES_MAX, Raised,
     Record, ValueHash,
 };
-use crate::domain::request::{Afterwards, Identity, Intent, Left, Transition};
+use crate::domain::request::{Afterwards, Intent, Left, Transition};
 
 /// When to ask again for what is not allowed yet.
 pub(super) const EARLY_RETRY: Duration = Duration::from_secs(1);
@@ -24,13 +26,24 @@ pub(super) const EARLY_RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Objection {
     pub(super) verdict: Verdict,
     pub(super) rule: Rule,
+    pub(super) layer: Layer,
+}
+
+impl Objection {
+    pub(super) fn new(verdict: Verdict, rule: Rule, layer: Layer) -> Self {
+        Self {
+            verdict,
+            rule,
+            layer,
+        }
+    }
 }
 
 /// Why an intent may not take effect now.
 #[derive(Debug)]
 pub(super) enum Obstacle {
     /// The message's round or the state stands against it.
-    Objection(Objection, Layer),
+    Objection(Objection),
     /// It would make the record remember more than it may.
     Limit(Judged),
 }
@@ -38,70 +51,85 @@ pub(super) enum Obstacle {
 impl Fold<'_> {
     pub(super) fn transition(&mut self, ask: &Transition, nonce: Nonce) -> Judged {
         match self.known(&ask.intent.operation) {
-            Known::Finished(done) => return self.repeat(ask, nonce, *done),
+            Known::Finished(done) => {
+                return match self.comparable(ask, &done.digest, done.judged_as()) {
+                    Ok(ask) => self.repeat(&ask, nonce, *done),
+                    Err(unlawful) => Judged::Unlawful(unlawful),
+                };
+            }
             Known::Open(open) => {
-                if let Some(judged) = self.transition_of_open(ask, nonce, &open) {
+                let read = match self.comparable(ask, &open.intent.digest, open.judged_as()) {
+                    Ok(read) => read,
+                    Err(unlawful) => return Judged::Unlawful(unlawful),
+                };
+                if let Some(judged) = self.transition_of_open(&read, nonce, &open) {
                     return judged;
                 }
             }
             Known::Unknown => {}
         }
         if let Some(made_ms) = ask.intent.made_ms
-            && self.when.too_old(made_ms)
+            && self.too_old_now(made_ms)
         {
             return self.too_old(ask);
         }
-        if let Some(refused) = self.stopped_by_fence(ask) {
+        let terms = match self.terms(&ask.intent) {
+            Ok(terms) => terms,
+            Err(unlawful) => return Judged::Unlawful(unlawful),
+        };
+        let read = match read_under(ask, terms.digest_rule()) {
+            Ok(read) => read,
+            Err(unlawful) => return Judged::Unlawful(unlawful),
+        };
+        let ask = &*read;
+        if let Some(refused) = self.stopped_by_fence(ask, Some(&terms)) {
             return refused;
         }
-        if let Some(waits) = self.waits(&ask.intent) {
+        if let Some(waits) = self.waits(&ask.intent.operation, terms.changes()) {
             return Judged::Answered(Box::new(waits));
         }
-        match self.allows(&ask.intent) {
-            Ok(()) => self.applied(ask, nonce),
-            Err(Obstacle::Objection(objection, layer)) => {
-                self.turned_away(ask, nonce, objection, layer)
-            }
+        match self.allows(&terms) {
+            Ok(()) => self.applied(ask, nonce, &terms),
+            Err(Obstacle::Objection(objection)) => self.turned_away(ask, nonce, &terms, objection),
             Err(Obstacle::Limit(limit)) => limit,
         }
     }
 
-    /// The law: the layers identity and state. An open operation is judged by it when its claim is granted, and its intent,
-    /// kept with the claim, is what then takes effect.
-    pub(super) fn allows(&self, intent: &Intent) -> Result<(), Obstacle> {
-        if let Some(objection) = self.record.is_forgotten_for(intent) {
-            return Err(Obstacle::Objection(objection, Layer::State));
+    /// The law: the layers identity and state. An open operation is judged by it when its claim is granted, and what it then
+    /// said is kept with the claim, and takes effect.
+    pub(super) fn allows(&self, terms: &Terms<'_>) -> Result<(), Obstacle> {
+        if let Some(objection) = self.record.is_forgotten_for(terms) {
+            return Err(Obstacle::Objection(objection));
         }
-        if let Some(objection) = self.record.objects_to_identity(&intent.identity) {
-            return Err(Obstacle::Objection(objection, Layer::Identity));
+        if let Some(objection) = self.objects_to_identity(terms) {
+            return Err(Obstacle::Objection(objection));
         }
-        let Some(movement) = &intent.movement else {
+        if !terms.moves {
             return Ok(());
-        };
-        if let Some(objection) = self.record.objects_to_move(intent, movement) {
-            return Err(Obstacle::Objection(objection, Layer::State));
         }
-        match self.record.over_limit(movement) {
+        if let Some(objection) = self.record.objects_to_state(terms) {
+            return Err(Obstacle::Objection(objection));
+        }
+        match self.record.over_limit(terms) {
             Some(limit) => Err(Obstacle::Limit(limit)),
             None => Ok(()),
         }
     }
 
     /// A message whose operation is claimed, or was. `None`: it was given back, and is judged as if it were new.
-    fn transition_of_open(
+    pub(super) fn transition_of_open(
         &mut self,
         ask: &Transition,
         nonce: Nonce,
         open: &OpenOperation,
     ) -> Option<Judged> {
-        if !ask.intent.says_the_same(&open.intent.digest) {
-            let draft = self.conflict_with_open(ask, open);
-            return Some(self.delivered_again(open, draft));
+        if let Some(conflict) = self.differs_from_open(ask, open) {
+            return Some(conflict);
         }
         let condition = self.condition(open);
         if let Some(reservation) = &ask.reservation {
             if !self.holds(reservation) {
-                return self.stopped_by_fence(ask);
+                return self.stopped_by_fence(ask, None);
             }
             if condition == Condition::Running {
                 return Some(self.completed(ask, nonce, open));
@@ -116,7 +144,7 @@ impl Fold<'_> {
         Some(self.delivered_again(open, draft))
     }
 
-    fn stopped_by_fence(&mut self, ask: &Transition) -> Option<Judged> {
+    fn stopped_by_fence(&mut self, ask: &Transition, terms: Option<&Terms<'_>>) -> Option<Judged> {
         match &ask.reservation {
             Some(reservation) if self.holds(reservation) => {
                 // A round that was granted in this very commit cannot end with it.
@@ -127,24 +155,24 @@ impl Fold<'_> {
                 let about = About::message(ask, None);
                 Some(self.fenced_off(reservation, ask.result.as_ref(), &about))
             }
+            None if terms.is_some_and(Terms::passes_holders) => None,
             None => {
                 let (round, _) = self.live_round()?;
-                Some(Judged::Answered(Box::new(self.showing(self.busy(round)))))
+                let instead = terms.and_then(Terms::advice_if_held);
+                let busy = self.busy(round).advising(instead);
+                Some(Judged::Answered(Box::new(self.showing(busy))))
             }
         }
     }
 
-    fn applied(&mut self, ask: &Transition, nonce: Nonce) -> Judged {
+    fn applied(&mut self, ask: &Transition, nonce: Nonce, terms: &Terms<'_>) -> Judged {
         let result = ask.result.clone().unwrap_or_default();
-        let rule = self.take_effect(&ask.intent);
-        let objection = Objection {
-            verdict: Verdict::Applied,
-            rule,
-        };
-        let operation = self.finished(ask, nonce, objection, result.clone());
+        let rule = self.take_effect(terms);
+        let found = Objection::new(Verdict::Applied, rule, Layer::Result);
+        let operation = self.finished(ask, nonce, terms, found, result.clone());
         let mut draft = verdict_draft(&operation)
             .result(result)
-            .same_content_as(self.twin_of(ask, rule));
+            .same_content_as(self.twin_of(&ask.intent, &operation));
         self.keep(operation);
         if ask.afterwards == Some(Afterwards::Ends) && ask.reservation.is_some() {
             draft = self.end_round(draft, nonce, Left::Unsaid);
@@ -153,9 +181,8 @@ impl Fold<'_> {
     }
 
     /// Another operation that did the same with the same content, as far as the record shows at once.
-    pub(super) fn twin_of(&self, ask: &Transition, rule: Rule) -> Option<OperationId> {
-        let intent = &ask.intent;
-        if !intent.beside.says_something() {
+    pub(super) fn twin_of(&self, intent: &Intent, done: &Operation) -> Option<OperationId> {
+        if !intent.beside.says_something() || done.digest.scheme() == DigestScheme::None {
             return None;
         }
         // Those before it, for one whose reply was lost is in the record itself.
@@ -163,7 +190,9 @@ impl Fold<'_> {
         let before = inline.take_while(|other| other.id != intent.operation);
         let twin = before.filter(|other| {
             other.verdict == Verdict::Applied
-                && other.rule == rule
+                && other.rule == done.rule
+                // Under one version an event's digests are made under one rule.
+                && (&other.event, other.machine) == (&done.event, done.machine)
                 && other.fields.same_move(intent.movement.as_ref())
                 && intent.says_the_same(&other.digest)
         });
@@ -175,29 +204,40 @@ impl Fold<'_> {
         &mut self,
         ask: &Transition,
         nonce: Nonce,
+        terms: &Terms<'_>,
         objection: Objection,
-        layer: Layer,
     ) -> Judged {
-        let Objection { verdict, rule } = objection;
+        let Objection {
+            verdict,
+            rule,
+            layer,
+        } = objection;
+        let expected = if layer == Layer::State {
+            terms.expected()
+        } else {
+            Vec::new()
+        };
         if verdict == Verdict::TooEarly {
-            let text = super::states::early_text(rule, self.record.state.as_ref());
+            let text = super::states::early_text(rule, self.record.state.as_ref(), terms);
+            let expected = if terms.event.is_some() {
+                expected
+            } else {
+                ask.intent.from.clone()
+            };
             let draft = Draft::new(verdict, layer, rule, text)
                 .retry_after(EARLY_RETRY)
-                .expected(&ask.intent.from);
+                .expected(&expected);
             return Judged::Answered(Box::new(self.showing(draft)));
         }
-        let mut operation = self.finished(ask, nonce, objection, StoredResult::default());
-        let mut draft = verdict_draft(&operation);
+        let mut operation = self.finished(ask, nonce, terms, objection, StoredResult::default());
+        operation.expected = expected;
+        let mut draft = verdict_draft(&operation).expected(&operation.expected);
         let evidence = ask.result.clone().filter(|result| !result.is_empty());
-        if layer == Layer::State {
-            operation.expected.clone_from(&ask.intent.from);
-            draft = draft.expected(&ask.intent.from);
-        }
-        // A message of a replaced round is settled quietly, unless it says that its effect ran.
-        // So is one whose earlier attempt died: its effect may have run.
+        // What alerts nobody is settled quietly, unless the message says that its effect ran, or an earlier attempt at it died:
+        // its effect may have run.
         let died = self.record.open(&operation.id);
         let died = died.is_some_and(|open| !open.claim.returned);
-        if layer == Layer::State || evidence.is_some() || died {
+        if terms.alerts(verdict) || evidence.is_some() || died {
             operation.raised = Raised::REFUSAL;
             let found = Found::new(verdict, rule, draft.explanation());
             let about = About::message(ask, None);
@@ -213,16 +253,23 @@ impl Fold<'_> {
         Judged::Answered(Box::new(self.showing(draft)))
     }
 
-    fn finished(
+    pub(super) fn finished(
         &self,
         ask: &Transition,
         nonce: Nonce,
+        terms: &Terms<'_>,
         found: Objection,
         result: StoredResult,
     ) -> Operation {
+        let digest = terms.digest(&ask.intent);
+        let fields = if digest.scheme() == DigestScheme::None {
+            FieldHashes::default()
+        } else {
+            ask.intent.field_hashes(nonce.mark())
+        };
         Operation {
             id: ask.intent.operation.clone(),
-            digest: ask.intent.digest.clone(),
+            digest,
             verdict: found.verdict,
             rule: found.rule,
             result,
@@ -238,9 +285,12 @@ impl Fold<'_> {
                 .flatten(),
             expected: Vec::new(),
             raised: Raised::default(),
-            fields: ask.intent.field_hashes(nonce.mark()),
+            fields,
             expiry: Some(self.when.operation_expiry()),
             deliveries: Deliveries::default(),
+            event: terms.event_name().cloned(),
+            machine: terms.event.and(self.law.version()),
+            keeps_retrying: terms.keeps_retrying(),
             resolved: None,
         }
     }
@@ -258,62 +308,77 @@ impl Fold<'_> {
     }
 }
 
-impl Record {
+impl Fold<'_> {
     /// Every name must match. A value known to be replaced outweighs one that is not known yet.
-    fn objects_to_identity(&self, shown: &Identity) -> Option<Objection> {
-        let mut unknown = false;
-        for (name, value) in shown {
-            match self.identity.get(name) {
-                Some(known) if known.current == *value => {}
+    fn objects_to_identity(&self, terms: &Terms<'_>) -> Option<Objection> {
+        let mut unknown = None;
+        for (name, value) in &terms.compare {
+            match self.record.identity.get(*name) {
+                Some(known) if known.current.as_ref() == Some(value) => {}
                 Some(known) if known.replaced.contains(&ValueHash::of(name, value)) => {
-                    return Some(Objection {
-                        verdict: Verdict::OtherRound,
-                        rule: Rule::Replaced,
-                    });
+                    let (verdict, rule) = (Verdict::OtherRound, Rule::Replaced);
+                    return Some(Objection::new(verdict, rule, Layer::Identity));
                 }
-                Some(_) | None => unknown = true,
+                Some(_) | None => {
+                    let found = match self.law {
+                        Law::Machine(law) => self.record.unknown_value(law, name),
+                        Law::NoFile | Law::Unreadable(_) => {
+                            let (verdict, rule) = (Verdict::TooEarly, Rule::NotYetKnown);
+                            Objection::new(verdict, rule, Layer::Identity)
+                        }
+                    };
+                    // Of several, the one that will never come decides.
+                    if unknown.is_none() || found.verdict == Verdict::Rejected {
+                        unknown = Some(found);
+                    }
+                }
             }
         }
-        unknown.then_some(Objection {
-            verdict: Verdict::TooEarly,
-            rule: Rule::NotYetKnown,
-        })
+        unknown
     }
+}
 
+impl Record {
     /// Whether new identity names would be more than are remembered.
-    pub(super) fn too_many_names(&self, sets: &Identity) -> bool {
-        let new = sets
-            .keys()
-            .filter(|name| !self.identity.contains_key(*name))
+    pub(super) fn too_many_names(&self, terms: &Terms<'_>) -> bool {
+        let new = terms
+            .sets
+            .iter()
+            .filter(|(name, _)| !self.identity.contains_key(*name))
             .count();
         self.identity.len() + new > IDENTITY_NAMES_REMEMBERED_MAX
     }
 
-    /// Begins rounds of identity values; what they replace is remembered as replaced.
-    pub(super) fn set_identity(&mut self, sets: &Identity) {
-        for (name, value) in sets {
-            match self.identity.get_mut(name) {
-                Some(known) if known.current == *value => {}
-                Some(known) => {
-                    let before = ValueHash::of(name, &known.current);
-                    let begun = ValueHash::of(name, value);
-                    known
-                        .replaced
-                        .retain(|hash| *hash != begun && *hash != before);
-                    if known.replaced.len() >= REPLACED_VALUES_MAX {
-                        known.replaced.remove(0);
-                    }
-                    known.replaced.push(before);
-                    known.current = value.clone();
-                }
-                None => {
-                    let known = NamedValue {
-                        current: value.clone(),
-                        replaced: Vec::new(),
-                    };
-                    self.identity.insert(name.clone(), known);
-                }
+    /// Begins and ends rounds of identity values; what they replace is remembered as replaced.
+    pub(super) fn change_identity(&mut self, terms: &Terms<'_>) {
+        for (name, value) in &terms.sets {
+            let known = self.identity.entry((*name).clone()).or_default();
+            if known.current.as_ref() != Some(value) {
+                known.end(name);
+                let begun = ValueHash::of(name, value);
+                known.replaced.retain(|hash| *hash != begun);
+                known.current = Some((*value).clone());
             }
         }
+        for name in &terms.clears {
+            if let Some(known) = self.identity.get_mut(*name) {
+                known.end(name);
+            }
+        }
+    }
+}
+
+impl NamedValue {
+    /// Ends the round of the value in force.
+    fn end(&mut self, name: &IdentityName) {
+        let Some(current) = self.current.take() else {
+            return;
+        };
+        let before = ValueHash::of(name, &current);
+        self.replaced.retain(|hash| *hash != before);
+        if self.replaced.len() >= REPLACED_VALUES_MAX {
+            self.replaced.remove(0);
+        }
+        self.replaced.push(before);
     }
 }

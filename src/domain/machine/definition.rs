@@ -9,6 +9,7 @@ use super::place::{At, Place};
 use crate::domain::ids::{EventName, IdentityName, Kind, StateName};
 use crate::domain::record::{IDENTITY_NAMES_REMEMBERED_MAX, STATES_REMEMBERED_MAX};
 use crate::domain::request::{IDENTITY_NAMES_MAX, TTL_SECONDS_MAX, TTL_SECONDS_MIN};
+use crate::domain::retention::{RETENTION_MAX, RETENTION_MIN};
 
 /// Most states of a machine.
 pub const STATES_MAX: usize = 64;
@@ -24,8 +25,10 @@ pub const MACHINE_IDENTITY_NAMES_MAX: usize = IDENTITY_NAMES_REMEMBERED_MAX;
 pub const LIST_ITEMS_MAX: usize = 64;
 /// Longest JSON Pointer, in bytes.
 pub const POINTER_BYTES_MAX: usize = 256;
-/// Shortest and longest retention, retry window and time until a resource is forgotten.
-pub const RETENTION: (Duration, Duration) = (
+/// Shortest and longest retention and time until a resource is forgotten: as without a machine.
+pub const RETENTION: (Duration, Duration) = (RETENTION_MIN, RETENTION_MAX);
+/// Shortest and longest retry window of a sender.
+pub const RETRY_WINDOW: (Duration, Duration) = (
     Duration::from_secs(1),
     Duration::from_secs(10 * 366 * 24 * 60 * 60),
 );
@@ -42,9 +45,13 @@ const _: () = assert!(STATES_MAX <= STATES_REMEMBERED_MAX);
 pub struct MachineVersion(NonZeroU32);
 
 impl MachineVersion {
-    /// `None`: versions count from 1.
+    /// The highest there is: it is an int32 where callers read it.
+    pub const MAX: u32 = i32::MAX.unsigned_abs();
+
+    /// `None`: versions count from 1, up to [`Self::MAX`].
     pub fn new(number: u32) -> Option<Self> {
-        NonZeroU32::new(number).map(Self)
+        let number = NonZeroU32::new(number)?;
+        (number.get() <= Self::MAX).then_some(Self(number))
     }
 
     /// The number.

@@ -27,6 +27,11 @@ pub(super) type Facts = BTreeMap<String, String>;
 pub struct MachineHash([u8; 32]);
 
 impl MachineHash {
+    /// As stored.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

@@ -34,6 +34,10 @@ impl StateSet {
         Self(self.0 & !other.0)
     }
 
+    pub(super) fn both(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     pub(super) fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }

@@ -9,25 +9,29 @@ mod facts;
 mod fields;
 mod finding;
 mod graph;
+mod in_force;
 mod lint;
 mod nearest;
 mod place;
 mod read;
 mod read_event;
+mod succession;
 mod values;
 mod yaml;
 
 pub use definition::{
     CLAIM_SECONDS, Definition, DigestRule, EVENT_IDENTITY_NAMES_MAX, EVENTS_MAX, Effect, Event,
     FILE_BYTES_MAX, Interrupted, LIST_ITEMS_MAX, MACHINE_IDENTITY_NAMES_MAX, MachineVersion,
-    OnRefusal, Origin, OtherRound, Otherwise, POINTER_BYTES_MAX, RETENTION, Receipt, STATES_MAX,
-    SecondKey, State, Successors, Upstream, WhileHeld, Words,
+    OnRefusal, Origin, OtherRound, Otherwise, POINTER_BYTES_MAX, RETENTION, RETRY_WINDOW, Receipt,
+    STATES_MAX, SecondKey, State, Successors, Upstream, WhileHeld, Words,
 };
 pub use diff::{Change, Difference, difference};
 pub use disposition::{Disposition, Refusal};
 pub use facts::MachineHash;
 pub use finding::{FINDINGS_MAX, Finding, Rule, Severity};
+pub use in_force::{EventInForce, InForce, Lineage, Renaming, SUCCESSORS_MAX, Starts};
 pub use place::{At, Place};
+pub use succession::{Filed, Succession, succession};
 pub use yaml::DEPTH_MAX;
 
 use self::finding::Findings;
@@ -67,6 +71,18 @@ impl Machine {
             }),
             findings: findings.into_sorted(),
         }
+    }
+
+    /// Takes the content of a file that was sound when it was put in force. Rules that lint has learned since do not count:
+    /// what is in force stays in force. `None`: it cannot be read at all.
+    pub fn in_force(bytes: &[u8]) -> Option<Self> {
+        let mut findings = Findings::default();
+        let definition = read::read(bytes, &mut findings)?;
+        (!findings.has_errors()).then(|| Self {
+            graph: Graph::new(&definition),
+            hash: facts::hash(&definition),
+            definition,
+        })
     }
 
     /// What the file says.

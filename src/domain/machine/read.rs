@@ -37,6 +37,14 @@ pub(super) fn read(bytes: &[u8], findings: &mut Findings) -> Option<Definition> 
         return None;
     }
     let text = utf8(bytes, findings)?;
+    if text.starts_with('\u{feff}') {
+        findings.error(
+            Rule::Yaml,
+            Place::START,
+            "the file begins with a byte order mark, which other tools take for a part of the first key",
+            "save the file as UTF-8 without one",
+        );
+    }
     let root = yaml::parse(text, findings);
     let Some(root) = root.filter(|root| !root.is_empty()) else {
         // What could not be parsed has its finding already.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::definition::{
     CLAIM_SECONDS, DigestRule, EVENT_IDENTITY_NAMES_MAX, Effect, Event, Interrupted, OtherRound,
-    Otherwise, RETENTION, Upstream, WhileHeld, Words,
+    Otherwise, RETRY_WINDOW, Upstream, WhileHeld, Words,
 };
 use super::fields::{Fields, entries};
 use super::finding::{Findings, Rule};
@@ -224,7 +224,7 @@ fn upstream(place: Place, node: &Node, findings: &mut Findings) -> Option<Upstre
         receipt: said(&fields, "receipt", place, findings).value,
         retry_window: fields
             .get("retry_window")
-            .and_then(|node| duration("retry_window", node, RETENTION, findings)),
+            .and_then(|node| duration("retry_window", node, RETRY_WINDOW, findings)),
         on_refusal: said(&fields, "on_refusal", place, findings).value,
     })
 }

@@ -218,7 +218,10 @@ pub(super) fn version(node: &Node, findings: &mut Findings) -> Option<At<Machine
             Rule::Value,
             node.place,
             format!("`version` is {}", node.sort()),
-            format!("write a whole number from 1 to {}, such as 1", u32::MAX),
+            format!(
+                "write a whole number from 1 to {}, such as 1",
+                MachineVersion::MAX
+            ),
         );
     }
     version.map(|version| At::new(version, node.place))

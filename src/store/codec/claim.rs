@@ -1,27 +1,29 @@
 //! Open operations: their claims, and what persons said of them.
 
-use super::operation::{digest_bytes, digest_from_bytes, fields};
+use super::operation::{digest_bytes, digest_from_bytes, fields, version_number};
 use super::refer::{Names, numbered};
 use super::{at_most, exactly, field, mark, nonce, nonce_bytes};
-use crate::domain::claim::{Claim, Finding, OpenOperation, PastClaim, Resolution, Seat};
+use crate::domain::claim::{Claim, Finding, JudgedAs, OpenOperation, PastClaim, Resolution, Seat};
 use crate::domain::digest::Beside;
 use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Nonce, OperationId, Reason, RequestId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, Nonce, OperationId, Reason, RequestId,
+    StateName,
 };
 use crate::domain::invalid::Invalid;
+use crate::domain::machine::{EVENT_IDENTITY_NAMES_MAX, MachineVersion, STATES_MAX};
 use crate::domain::record::Raised;
-use crate::domain::request::{
-    FROM_STATES_MAX, IDENTITY_NAMES_MAX, Identity, Intent, Interrupted, Move,
-};
+use crate::domain::request::{IDENTITY_NAMES_MAX, Identity, Intent, Interrupted, Move};
 use crate::proto::store_v1 as pb;
 
 /// What it names is added to `names`.
 pub(super) fn to_message<'a>(open: &'a OpenOperation, names: &mut Names<'a>) -> pb::OpenOperation {
     let OpenOperation {
         intent,
+        judged,
         claim,
         fields,
     } = open;
+    let clears = judged.iter().flat_map(|judged| &judged.clears);
     pb::OpenOperation {
         id: intent.operation.as_str().to_owned(),
         digest: digest_bytes(&intent.digest),
@@ -50,7 +52,33 @@ pub(super) fn to_message<'a>(open: &'a OpenOperation, names: &mut Names<'a>) -> 
         }),
         resolution: claim.resolved.as_deref().map(resolution_to_message),
         fields: bytes::Bytes::copy_from_slice(fields.as_bytes()),
+        event: judged
+            .as_ref()
+            .map(|judged| judged.event.as_str().to_owned())
+            .unwrap_or_default(),
+        machine_version: version_number(judged.as_ref().map(|judged| judged.version)),
+        clears: clears.map(|name| name.as_str().to_owned()).collect(),
+        keeps_retrying: judged.as_ref().is_some_and(|judged| judged.keeps_retrying),
     }
+}
+
+fn judged_from(message: &pb::OpenOperation) -> Result<Option<JudgedAs>, Invalid> {
+    let Some(version) = MachineVersion::new(message.machine_version) else {
+        return Ok(None);
+    };
+    at_most(
+        "open.clears",
+        message.clears.len(),
+        EVENT_IDENTITY_NAMES_MAX,
+    )?;
+    let clears = message.clears.iter();
+    let clears = clears.map(|name| field("open.clears", IdentityName::parse(name)));
+    Ok(Some(JudgedAs {
+        event: field("open.event", EventName::parse(&message.event))?,
+        version,
+        clears: clears.collect::<Result<_, _>>()?,
+        keeps_retrying: message.keeps_retrying,
+    }))
 }
 
 /// What [`to_message`] wrote, with the states and rounds that its numbers stand for.
@@ -59,7 +87,7 @@ pub(super) fn from_message(
     states: &[StateName],
     rounds: &[Nonce],
 ) -> Result<OpenOperation, Invalid> {
-    at_most("open.from", message.from.len(), FROM_STATES_MAX)?;
+    at_most("open.from", message.from.len(), STATES_MAX)?;
     let round = named_round("open.round", rounds, message.round)?;
     let state = |name: &str, number| numbered(name, states, number);
     let from = message.from.iter();
@@ -67,7 +95,9 @@ pub(super) fn from_message(
         let found = state("open.from", *number)?;
         found.ok_or_else(|| Invalid::new("open.from names no state"))
     });
+    let judged = judged_from(&message)?;
     let intent = Intent {
+        event: None,
         operation: field("open.id", OperationId::parse(&message.id))?,
         identity: identity_from_message("open.identity", &message.identity)?,
         digest: digest_from_bytes("open.digest", &message.digest)?,
@@ -115,6 +145,7 @@ pub(super) fn from_message(
     };
     Ok(OpenOperation {
         intent,
+        judged,
         claim,
         fields: fields("open.fields", &message.fields)?,
     })

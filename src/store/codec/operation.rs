@@ -7,9 +7,10 @@ use super::refer::{Names, numbered};
 use super::{field, less, mark, missing, nonce, plus};
 use crate::domain::decision::{Rule, Verdict};
 use crate::domain::digest::{ContentDigest, DigestScheme, FieldHashes};
-use crate::domain::ids::{Mark, Nonce, OperationId, StateName};
+use crate::domain::ids::{EventName, Mark, Nonce, OperationId, StateName};
 use crate::domain::incident::{verdict_code, verdict_from_code};
 use crate::domain::invalid::Invalid;
+use crate::domain::machine::MachineVersion;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{Deliveries, Operation, Raised};
 use crate::domain::retention::StoreTime;
@@ -138,6 +139,13 @@ pub(super) fn to_message<'a>(
             before.kept_s.wrapping_add(operation.time_ms / 1000),
         ),
         deliveries: operation.deliveries.unsaid(),
+        event: operation
+            .event
+            .as_ref()
+            .map(|event| event.as_str().to_owned())
+            .unwrap_or_default(),
+        machine_version: version_number(operation.machine),
+        keeps_retrying: operation.keeps_retrying,
         resolution: operation
             .resolved
             .as_deref()
@@ -209,11 +217,23 @@ pub(super) fn from_message(
         )?,
         expiry: plus(message.expiry, before.kept_s.wrapping_add(time_ms / 1000)),
         deliveries: Deliveries::said(message.deliveries),
+        event: if message.event.is_empty() {
+            None
+        } else {
+            Some(field("operation.event", EventName::parse(&message.event))?)
+        },
+        machine: MachineVersion::new(message.machine_version),
+        keeps_retrying: message.keeps_retrying,
         resolved: message
             .resolution
             .map(claim::resolution_from_message)
             .transpose()?,
     })
+}
+
+/// 0: none.
+pub(super) fn version_number(version: Option<MachineVersion>) -> u32 {
+    version.map_or(0, MachineVersion::get)
 }
 
 pub(super) fn fields(name: &str, bytes: &[u8]) -> Result<FieldHashes, Invalid> {

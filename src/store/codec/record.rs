@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::claim;
-use super::operation::{self, Before};
+use super::operation::{self, Before, version_number};
 use super::refer::{Names, numbered};
 use super::{at_most, exactly, field, less, mark, moment, nonce, nonce_bytes, plus, seconds};
 use crate::domain::claim::{OPEN_OPERATIONS_MAX, PAST_CLAIMS_MAX, RETURNED_OPERATIONS_MAX};
@@ -11,6 +11,7 @@ use crate::domain::ids::{
     Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, StateName,
 };
 use crate::domain::invalid::Invalid;
+use crate::domain::machine::MachineVersion;
 use crate::domain::record::{
     IDENTITY_NAMES_REMEMBERED_MAX, LeaseId, NamedValue, PAST_ROUNDS_MAX, PastRound,
     REPLACED_VALUES_MAX, Record, Round, RoundEnd, STATES_REMEMBERED_MAX, ValueHash, Visit,
@@ -77,6 +78,7 @@ pub(super) fn to_message(record: &Record) -> pb::Record {
         spilled: record.spilled,
         touched: less(record.touched, before.time_s()),
         forgotten: seconds(record.forgotten),
+        machine_version: version_number(record.machine),
         past_claims,
         open,
         other_states: names.states_beyond(visits.len()),
@@ -143,6 +145,7 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
         spilled: message.spilled,
         touched: plus(message.touched, before.time_s()),
         forgotten: moment(message.forgotten),
+        machine: MachineVersion::new(message.machine_version),
     })
 }
 
@@ -208,7 +211,11 @@ fn value_to_message((name, value): (&IdentityName, &NamedValue)) -> pb::NamedVal
     debug_assert!(value.replaced.len() <= REPLACED_VALUES_MAX);
     pb::NamedValue {
         name: name.as_str().to_owned(),
-        value: value.current.as_str().to_owned(),
+        value: value
+            .current
+            .as_ref()
+            .map(|value| value.as_str().to_owned())
+            .unwrap_or_default(),
         replaced: value.replaced.iter().map(|hash| hash.0).collect(),
     }
 }
@@ -221,7 +228,14 @@ fn value_from_message(message: &pb::NamedValue) -> Result<(IdentityName, NamedVa
     )?;
     let name = field("identity.name", IdentityName::parse(&message.name))?;
     let value = NamedValue {
-        current: field("identity.value", IdentityValue::parse(&message.value))?,
+        current: if message.value.is_empty() {
+            None
+        } else {
+            Some(field(
+                "identity.value",
+                IdentityValue::parse(&message.value),
+            )?)
+        },
         replaced: message.replaced.iter().copied().map(ValueHash).collect(),
     };
     Ok((name, value))

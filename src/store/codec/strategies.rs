@@ -1,5 +1,7 @@
 //! Any value that can be stored, for the tests.
 
+mod claims;
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -8,16 +10,15 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::domain::claim::{
-    Claim, Finding, OpenOperation, PAST_CLAIMS_MAX, PastClaim, Resolution, Seat,
-};
+use crate::domain::claim::PAST_CLAIMS_MAX;
 use crate::domain::decision::{IncidentId, Rule, Verdict};
 use crate::domain::digest::{Beside, ContentDigest, DigestScheme, FieldHashes};
 use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Kind, Mark, Nonce, OperationId, Reason, RequestId,
-    ResourceId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, Kind, Mark, Nonce, OperationId, Reason,
+    RequestId, ResourceId, StateName,
 };
 use crate::domain::incident::{Closing, Evidence, Incident, verdict_from_code};
+use crate::domain::machine::{DigestRule, Filed, Lineage, MachineHash, MachineVersion, Renaming};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
     Deliveries, LeaseId, NamedValue, Operation, PastRound, Raised, Record, Round, RoundEnd,
@@ -26,6 +27,8 @@ use crate::domain::record::{
 use crate::domain::request::{Identity, Intent, Interrupted, Move, Ttl};
 use crate::domain::retention::StoreTime;
 use crate::domain::token::Revision;
+
+use claims::{open_operations, past_claims, resolutions};
 
 pub(super) fn nonces() -> impl Strategy<Value = Nonce> {
     any::<[u8; 16]>().prop_map(Nonce::from_bytes)
@@ -104,6 +107,48 @@ pub(super) fn moments() -> impl Strategy<Value = Option<StoreTime>> {
     option::of((1..=u64::MAX).prop_map(StoreTime::from_seconds))
 }
 
+fn events() -> impl Strategy<Value = EventName> {
+    names().prop_map(|name| EventName::parse(&name).unwrap())
+}
+
+fn versions() -> impl Strategy<Value = Option<MachineVersion>> {
+    (0..=MachineVersion::MAX).prop_map(MachineVersion::new)
+}
+
+/// Machines as they are kept; what their files say is not looked at.
+pub(super) fn filed() -> impl Strategy<Value = Filed> {
+    let events = btree_map(events(), option::of(events()), 0..4);
+    let pointers = || vec("[a-z]{1,3}", 1..3);
+    let rules = prop_oneof![
+        Just(DigestRule::Whole),
+        pointers().prop_map(DigestRule::Include),
+        pointers().prop_map(DigestRule::Exclude),
+        Just(DigestRule::None),
+    ];
+    let digests = btree_map(self::events(), rules, 0..3);
+    let renaming = (btree_map(states(), states(), 0..4), events, digests);
+    let renaming = renaming.prop_map(|(states, events, digests)| Renaming {
+        states,
+        events,
+        digests,
+    });
+    let version = (1..=MachineVersion::MAX).prop_map(|number| MachineVersion::new(number).unwrap());
+    let lineage = vec((version.clone(), renaming), 0..4).prop_map(Lineage::of);
+    let kind = names().prop_map(|name| Kind::parse(&name).unwrap());
+    let source = vec(any::<u8>(), 0..40).prop_map(Bytes::from);
+    let what = (kind, version, any::<[u8; 32]>(), source);
+    (what, any::<u64>(), lineage).prop_map(|((kind, version, hash, source), time_ms, lineage)| {
+        Filed {
+            kind,
+            version,
+            hash: MachineHash::from_bytes(hash),
+            source,
+            time_ms,
+            lineage,
+        }
+    })
+}
+
 pub(super) fn operations() -> impl Strategy<Value = Operation> {
     (
         (operation_ids(), digests(), verdicts(), rules(), results()),
@@ -117,9 +162,11 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
             moments(),
             any::<u32>(),
         ),
+        (option::of(events()), versions(), any::<bool>()),
     )
         .prop_map(
-            |((id, digest, verdict, rule, result), (time_ms, mark, round), rest)| {
+            |((id, digest, verdict, rule, result), (time_ms, mark, round), rest, law)| {
+                let (event, machine, keeps_retrying) = law;
                 let (state, expected, raised, resolved, fields, expiry, deliveries) = rest;
                 let (fields, salt) = fields;
                 let fields = FieldHashes::from_bytes(&fields).unwrap();
@@ -143,95 +190,12 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                     },
                     expiry,
                     deliveries: Deliveries::said(deliveries),
+                    event,
+                    machine,
+                    keeps_retrying,
                 }
             },
         )
-}
-
-pub(super) fn resolutions() -> impl Strategy<Value = Box<Resolution>> {
-    let findings = select(vec![Finding::Done, Finding::NotDone, Finding::Refused]);
-    (
-        findings,
-        "\\PC{1,20}",
-        "[a-z]\\PC{0,20}",
-        any::<u64>(),
-        marks(),
-    )
-        .prop_map(|(finding, by, reason, time_ms, mark)| {
-            Box::new(Resolution {
-                finding,
-                by: Holder::parse(&by).unwrap(),
-                reason: Reason::parse(&reason).unwrap(),
-                time_ms,
-                mark,
-            })
-        })
-}
-
-fn asked() -> impl Strategy<Value = Identity> {
-    let name = names().prop_map(|name| IdentityName::parse(&name).unwrap());
-    let value = "\\PC{1,20}".prop_map(|value| IdentityValue::parse(&value).unwrap());
-    btree_map(name, value, 0..4)
-}
-
-pub(super) fn open_operations() -> impl Strategy<Value = OpenOperation> {
-    let movement = (option::of(states()), option::of(states()), asked());
-    let movement = movement.prop_map(|(to, initial, sets)| Move { to, initial, sets });
-    let intent = (
-        (operation_ids(), asked(), digests()),
-        (
-            vec(states(), 0..4),
-            option::of(movement),
-            select(vec![Interrupted::Ask, Interrupted::Rerun]),
-        ),
-    )
-        .prop_map(
-            |((operation, identity, digest), (from, movement, interrupted))| Intent {
-                operation,
-                identity,
-                digest,
-                from,
-                movement,
-                interrupted,
-                // Only of use while its request is judged.
-                beside: Beside::default(),
-                made_ms: None,
-            },
-        );
-    let claim = (
-        (nonces(), any::<[u8; 16]>(), nonces()),
-        (
-            select(vec![Seat::Own, Seat::Ridden]),
-            any::<u32>(),
-            any::<u64>(),
-            any::<bool>(),
-        ),
-        (any::<u32>(), option::of(resolutions())),
-    )
-        .prop_map(
-            |((nonce, request, round), (seat, attempts, time_ms, returned), (raised, resolved))| {
-                Claim {
-                    nonce,
-                    request: RequestId::from_bytes(request),
-                    round,
-                    seat,
-                    attempts,
-                    time_ms,
-                    returned,
-                    raised: Raised::from_bits(raised),
-                    resolved,
-                }
-            },
-        );
-    (intent, claim, field_hashes()).prop_map(|(intent, claim, fields)| OpenOperation {
-        intent,
-        claim,
-        fields: FieldHashes::from_bytes(&fields).unwrap(),
-    })
-}
-
-fn past_claims() -> impl Strategy<Value = PastClaim> {
-    (nonces(), operation_ids()).prop_map(|(round, operation)| PastClaim { round, operation })
 }
 
 pub(super) fn round_ends() -> impl Strategy<Value = RoundEnd> {
@@ -283,8 +247,9 @@ pub(super) fn visits() -> impl Strategy<Value = BTreeMap<StateName, Visit>> {
 
 pub(super) fn identities() -> impl Strategy<Value = BTreeMap<IdentityName, NamedValue>> {
     let name = names().prop_map(|name| IdentityName::parse(&name).unwrap());
-    let value = ("\\PC{1,20}", vec(hashes(), 0..5)).prop_map(|(current, replaced)| NamedValue {
-        current: IdentityValue::parse(&current).unwrap(),
+    let current = option::of("\\PC{1,20}");
+    let value = (current, vec(hashes(), 0..5)).prop_map(|(current, replaced)| NamedValue {
+        current: current.map(|current| IdentityValue::parse(&current).unwrap()),
         replaced,
     });
     btree_map(name, value, 0..4)
@@ -302,11 +267,12 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
             any::<u64>(),
             moments(),
             moments(),
+            versions(),
         ),
     )
         .prop_map(
             |((moves, state, visits, identity), (round, past_rounds), rest)| {
-                let (operations, open, past_claims, spilled, touched, forgotten) = rest;
+                let (operations, open, past_claims, spilled, touched, forgotten, machine) = rest;
                 Record {
                     moves,
                     state,
@@ -320,6 +286,7 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
                     spilled,
                     touched,
                     forgotten,
+                    machine,
                 }
             },
         )

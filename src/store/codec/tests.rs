@@ -74,6 +74,9 @@ fn finished(id: &str, rule: Rule, body: &'static [u8]) -> Operation {
         fields: FieldHashes::from_bytes(&[0x40, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]).unwrap(),
         expiry: Some(StoreTime::from_seconds(1_790_345_947)),
         deliveries: Deliveries::default(),
+        event: None,
+        machine: None,
+        keeps_retrying: false,
     }
 }
 
@@ -145,7 +148,9 @@ fn the_usual_records_take_no_more_bytes_than_they_did() {
     }
     at_most(493, "two moves under a round, with identity values", &held);
     held.open.push(OpenOperation {
+        judged: None,
         intent: Intent {
+            event: None,
             operation: OperationId::parse("evt_1NXWPnCo6bFb1KQto6").unwrap(),
             identity: Identity::new(),
             digest: ContentDigest::of_json(br#"{"amount":1000}"#).unwrap(),
@@ -213,6 +218,17 @@ fn an_empty_result_that_was_reported_differs_from_none() {
             decode_incident(&key, &incident.id, &value).unwrap(),
             incident
         );
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_machine_is_read_as_it_was_written(filed in strategies::filed()) {
+        let key = keys().machine(&filed.kind);
+        let value = encode_machine(&key, &filed);
+        prop_assert_eq!(&decode_machine(&key, &filed.kind, &value).unwrap(), &filed);
+        let other = Kind::parse("another-kind").unwrap();
+        prop_assert!(decode_machine(&key, &other, &value).is_err());
     }
 }
 

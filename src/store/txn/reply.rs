@@ -113,12 +113,20 @@ fn seen(
 ) -> Result<Result<Seen, StoreError>, StoreError> {
     let record = one_value(responses)?;
     let reservation = one_value(responses)?;
+    let machine = keys.machine.as_ref().map(|_| one_value(responses));
+    let machine = machine.transpose()?;
     let operations = keys
         .operations
         .iter()
         .map(|_| one_value(responses))
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(trusted(keys, record, reservation, operations))
+    let seen = trusted(keys, record, reservation, operations);
+    // Only its revision was asked for.
+    let in_force = machine.map(|found| found.and_then(|kv| Revision::from_etcd(kv.mod_revision)));
+    Ok(seen.map(|seen| Seen {
+        machine: in_force,
+        ..seen
+    }))
 }
 
 fn trusted(
@@ -156,6 +164,7 @@ fn trusted(
         record,
         reservation,
         operations,
+        machine: None,
     })
 }
 

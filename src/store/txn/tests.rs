@@ -39,6 +39,9 @@ fn operation(id: usize, body: usize) -> Operation {
         fields: FieldHashes::default(),
         expiry: None,
         deliveries: Deliveries::default(),
+        event: None,
+        machine: None,
+        keeps_retrying: false,
     }
 }
 
@@ -73,6 +76,7 @@ fn commit(id: usize, operations: usize, body: usize) -> Commit {
         resource: resource(id),
         seen: Revision::from_etcd(i64::MAX),
         reservation: ReservationGuard::Absent,
+        machine: MachineGuard::Absent,
         absent_operations: operations.iter().map(|o| o.id.clone()).collect(),
         record: Some(Record::default()),
         reservation_write: ReservationWrite::Keep,
@@ -117,9 +121,11 @@ fn the_measure_is_never_below_what_is_sent() {
 
 #[test]
 fn operations_are_counted_as_etcd_counts_them() {
-    // Guards: record, reservation; gets: the same.
-    assert_eq!(prepare(&commit(1, 0, 0)).operation_count(), 2);
+    // Guards: record, reservation, machine; gets: the same.
+    assert_eq!(prepare(&commit(1, 0, 0)).operation_count(), 3);
     let mut one = commit(1, 5, 0);
+    assert_eq!(prepare(&one).operation_count(), 8);
+    one.machine = MachineGuard::None;
     assert_eq!(prepare(&one).operation_count(), 7);
     one.absent_operations.clear();
     assert_eq!(prepare(&one).operation_count(), 6);
@@ -163,11 +169,11 @@ fn a_batch_stays_within_each_of_its_limits() {
     }
     assert!(full.try_add(prepare(&commit(99, 0, 0))).is_err());
 
-    // 62 operations beside record and reservation are 64 of 128, one more is too many.
+    // 61 operations beside record, reservation and machine are 64 of 128, one more is too many.
     let mut batch = Batch::new();
     batch.try_add(prepare(&commit(1, 0, 0))).unwrap();
-    assert!(batch.fits(&prepare(&commit(2, 62, 0))));
-    assert!(!batch.fits(&prepare(&commit(2, 63, 0))));
+    assert!(batch.fits(&prepare(&commit(2, 61, 0))));
+    assert!(!batch.fits(&prepare(&commit(2, 62, 0))));
 
     // By bytes sent: ten of 70 kB each, six times.
     let mut big = commit(2, 14, 60_000);

@@ -93,6 +93,14 @@ pub(crate) fn snapshot(snapshot: Snapshot) -> pb::Snapshot {
         live_holder,
         live_for,
         revision: snapshot.revision.map_or(0, revision),
+        machine_version: snapshot.machine.map_or(0, |version| {
+            i32::try_from(version.get()).unwrap_or(i32::MAX)
+        }),
+        allowed_events: snapshot
+            .allowed
+            .iter()
+            .map(|event| event.as_str().to_owned())
+            .collect(),
     }
 }
 

@@ -1,13 +1,15 @@
 //! Requests, from the wire to the domain.
 
 use crate::domain::claim::Finding;
-use crate::domain::ids::{Holder, Kind, OperationId, Reason, RequestId, ReservationId, ResourceId};
+use crate::domain::ids::{
+    EventName, Holder, Kind, OperationId, Reason, RequestId, ReservationId, ResourceId,
+};
 use crate::domain::request::{
     Afterwards, Complete, EndedRounds, Fence, Intent, Left, Lookup, Purpose, Reserve, Resolve,
     Ride, Running, Transition, Ttl,
 };
 use crate::domain::token::FencingToken;
-use crate::engine::Fault;
+use crate::engine::{Counted, Fault};
 use crate::proto::v1 as pb;
 use crate::proto::v1::intent::Content;
 
@@ -36,8 +38,13 @@ impl Reserving {
     }
 }
 
-/// Reads a Reserve. `peer` names the caller where it does not name itself.
-pub(crate) fn reserve(request: pb::ReserveRequest, peer: &str) -> Result<Reserving, Fault> {
+/// Reads a Reserve. `peer` names the caller where it does not name itself; `counted` says what of its content counts, and how
+/// long a claim of the event lasts.
+pub(crate) fn reserve(
+    request: pb::ReserveRequest,
+    peer: &str,
+    counted: impl FnOnce(&Kind, Option<&EventName>) -> Counted,
+) -> Result<Reserving, Fault> {
     let named = resource(request.resource)?;
     let attempt = at("request_id", RequestId::parse(&request.request_id))?;
     if let Some(text) = present(&request.reservation_id) {
@@ -63,14 +70,26 @@ pub(crate) fn reserve(request: pb::ReserveRequest, peer: &str) -> Result<Reservi
         return Ok(Reserving::Ride(Box::new(Ride {
             reservation,
             request: attempt,
-            intent: intent::from_wire(wire)?,
+            intent: intent::from_wire(wire, |event| counted(named.kind(), event))?,
         })));
     }
+    let mut said = None;
+    let intent = request
+        .intent
+        .map(|wire| {
+            intent::from_wire(wire, |event| {
+                let counted = counted(named.kind(), event);
+                said = counted.claim;
+                counted
+            })
+        })
+        .transpose()?
+        .map(Box::new);
     let ttl = request
         .ttl
         .map(span::from_wire)
         .transpose()
-        .and_then(Ttl::parse);
+        .and_then(|asked| Ttl::parse(asked.or(said)));
     Ok(Reserving::New(Reserve {
         resource: named,
         request: attempt,
@@ -79,11 +98,7 @@ pub(crate) fn reserve(request: pb::ReserveRequest, peer: &str) -> Result<Reservi
             Some(name) => Some(at("holder", Holder::parse(name))?),
             None => Holder::parse(peer).ok(),
         },
-        intent: request
-            .intent
-            .map(intent::from_wire)
-            .transpose()?
-            .map(Box::new),
+        intent,
     }))
 }
 
@@ -106,8 +121,12 @@ impl Moving {
     }
 }
 
-/// Reads a Transition. `peer` names the caller.
-pub(crate) fn transition(request: pb::TransitionRequest, peer: &str) -> Result<Moving, Fault> {
+/// Reads a Transition. `peer` names the caller; `counted` says what of its content counts.
+pub(crate) fn transition(
+    request: pb::TransitionRequest,
+    peer: &str,
+    counted: impl FnOnce(&Kind, Option<&EventName>) -> Counted,
+) -> Result<Moving, Fault> {
     let resource = resource(request.resource)?;
     let reservation = present(&request.reservation_id)
         .map(|text| reservation_of(&resource, text))
@@ -137,8 +156,8 @@ pub(crate) fn transition(request: pb::TransitionRequest, peer: &str) -> Result<M
     };
     match (request.intent, reservation) {
         (Some(wire), reservation) => Ok(Moving::Message(Box::new(Transition {
+            intent: intent::from_wire(wire, |event| counted(resource.kind(), event))?,
             resource,
-            intent: intent::from_wire(wire)?,
             reservation,
             result,
             afterwards,

@@ -1,5 +1,6 @@
 //! Counts, from the engine to the wire.
 
+use crate::domain::ids::EventName;
 use crate::engine::Count;
 use crate::proto::v1 as pb;
 
@@ -23,7 +24,10 @@ fn row(count: &Count) -> pb::Count {
             .as_ref()
             .map(|kind| kind.as_str().to_owned())
             .unwrap_or_default(),
-        event: count.event.to_string(),
+        event: count
+            .event
+            .as_ref()
+            .map_or_else(String::new, EventName::to_string),
         deliveries: number(count.deliveries()),
         verdicts: verdicts
             .map(|(verdict, count)| pb::VerdictCount {

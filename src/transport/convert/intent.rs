@@ -2,20 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::digest::{Content, Given};
-use crate::domain::ids::{IdentityName, IdentityValue, OperationId, StateName};
+use crate::domain::digest::{Content, Sent};
+use crate::domain::ids::{EventName, IdentityName, IdentityValue, OperationId, StateName};
 use crate::domain::machine::DigestRule;
 use crate::domain::request::{
     FROM_STATES_MAX, IDENTITY_NAMES_MAX, Identity, Intent, Interrupted, Move,
 };
-use crate::engine::Fault;
+use crate::engine::{Counted, Fault};
 use crate::proto::v1 as pb;
 use crate::proto::v1::intent::Content as Wire;
 
 use super::{at, present, refused, shown, span};
 
-/// Reads an intent.
-pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
+/// Reads an intent. `counted` says what of the content counts.
+pub(super) fn from_wire(
+    intent: pb::Intent,
+    counted: impl FnOnce(Option<&EventName>) -> Counted,
+) -> Result<Intent, Fault> {
     let operation = at(
         "intent.operation_id",
         OperationId::parse(&intent.operation_id),
@@ -23,17 +26,27 @@ pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
     let identity = identity("intent.identity", &intent.identity)?;
     let from = from_states(&intent.from_states)?;
     let movement = intent.r#move.map(movement).transpose()?;
-    if movement.is_none() && !from.is_empty() {
+    let event = present(&intent.event)
+        .map(|event| at("intent.event", EventName::parse(event)))
+        .transpose()?;
+    if event.is_some() && movement.is_some() {
+        return Err(refused(
+            "intent.move",
+            "excludes `event`: the machine says where an event leads",
+        ));
+    }
+    if movement.is_none() && event.is_none() && !from.is_empty() {
         return Err(refused(
             "intent.from_states",
-            "must be absent without a move: where no state changes, none is judged",
+            "must be absent without a move or an event: where no state changes, none is judged",
         ));
     }
     let made_ms = span::moment("intent.operation_time", intent.operation_time)?;
     // Last, for it is the only part that takes time.
-    let content = content(intent.content.as_ref(), &DigestRule::Whole)?;
+    let content = content(intent.content, event.is_some(), counted(event.as_ref()))?;
     Ok(Intent {
         operation,
+        event,
         identity,
         digest: content.digest,
         beside: content.beside,
@@ -48,12 +61,14 @@ pub(super) fn from_wire(intent: pb::Intent) -> Result<Intent, Fault> {
     })
 }
 
-/// Reads the content under the rule that says what of it counts.
-fn content(content: Option<&Wire>, rule: &DigestRule) -> Result<Content, Fault> {
-    let (field, given) = match content {
-        Some(Wire::Json(text)) => ("intent.json", Given::Json(text)),
-        Some(Wire::Raw(bytes)) => ("intent.raw", Given::Raw(bytes)),
-        Some(Wire::Digest(digest)) => ("intent.digest", Given::Digest(digest)),
+/// Reads the content.
+fn content(content: Option<Wire>, of_event: bool, counted: Counted) -> Result<Content, Fault> {
+    let sent = match content {
+        Some(Wire::Json(text)) => Sent::Json(text),
+        Some(Wire::Raw(bytes)) => Sent::Raw(bytes),
+        Some(Wire::Digest(digest)) => Sent::Digest(digest),
+        // Whether the event may go without is for its machine to say.
+        None if of_event => return Ok(Content::none()),
         None => {
             return Err(refused(
                 "intent.content",
@@ -61,7 +76,28 @@ fn content(content: Option<&Wire>, rule: &DigestRule) -> Result<Content, Fault> 
             ));
         }
     };
-    at(field, Content::read(given, rule))
+    let Counted {
+        rule, may_change, ..
+    } = counted;
+    let whole = || {
+        at(
+            sent.field(),
+            Content::read(sent.given(), &DigestRule::Whole),
+        )
+    };
+    let content = match rule {
+        // That nothing counts is for the machine in force to say; what is sent must be sound all the same.
+        DigestRule::Whole | DigestRule::None => whole()?,
+        // So is what does not fit the rule, which may have been replaced meanwhile.
+        rule @ (DigestRule::Include(_) | DigestRule::Exclude(_)) => {
+            Content::read(sent.given(), &rule).or_else(|_| whole())?
+        }
+    };
+    Ok(if may_change {
+        content.keeping(sent)
+    } else {
+        content
+    })
 }
 
 fn identity(field: &str, values: &BTreeMap<String, String>) -> Result<Identity, Fault> {

@@ -5,6 +5,7 @@ pub(super) mod ask;
 pub(super) mod counts;
 pub(super) mod incident;
 mod intent;
+pub(super) mod machine;
 pub(super) mod page;
 mod result;
 mod span;

@@ -1,6 +1,6 @@
 //! Side effects run once: claims, what completes them, and what becomes of those that die.
 
-use super::message::{moves, once, result};
+use super::message::{completing, moves, once, result};
 use super::play::{Play, operation_of};
 use crate::domain::claim::{
     CLAIM_ATTEMPTS_MAX, OPEN_OPERATIONS_MAX, PAST_CLAIMS_MAX, RETURNED_OPERATIONS_MAX,
@@ -8,7 +8,7 @@ use crate::domain::claim::{
 use crate::domain::decision::{Advice, Rule, Verdict};
 use crate::domain::incident::Incident;
 use crate::domain::judge::{Answer, Ask, INLINE_BYTES_MAX, Judged, OperationState};
-use crate::domain::request::{Afterwards, Complete, Purpose};
+use crate::domain::request::Afterwards;
 
 pub(super) fn verdict(answer: &Answer) -> (Verdict, Rule) {
     (answer.decision().verdict, answer.decision().rule)
@@ -153,15 +153,9 @@ fn completing_ends_a_round_of_its_own_and_leaves_one_that_it_rides_on() {
             token.is_none_or(|token| token == held.token),
             "another round"
         );
-        let ask = Complete {
-            reservation: id.clone(),
-            result: None,
-            afterwards,
-            sender: None,
-            purpose: Purpose::Commit,
-        };
+        let ask = completing(id.clone(), None, afterwards);
         let nonce = play.nonce();
-        let ask = Ask::Complete(Box::new(ask), nonce);
+        let ask = Ask::Complete(ask, nonce);
         play.lose(&ask);
         for _ in 0..2 {
             let done = play.ask(ask.clone());
@@ -178,14 +172,8 @@ fn a_round_carries_one_claim_at_a_time_and_then_only_the_operation_tells_which_i
     let mut play = pending();
     let (id, _) = play.hold(1);
     let nonce = play.nonce();
-    let bare = Complete {
-        reservation: id.clone(),
-        result: None,
-        afterwards: None,
-        sender: None,
-        purpose: Purpose::Commit,
-    };
-    let bare = Ask::Complete(Box::new(bare), nonce);
+    let bare = completing(id.clone(), None, None);
+    let bare = Ask::Complete(bare, nonce);
     let folded = play.fold_now(std::slice::from_ref(&bare));
     assert!(matches!(
         folded.judged[0],
@@ -403,15 +391,9 @@ fn a_claim_over_old_knowledge_falls_at_the_guards() {
             .unwrap()
             .nonce,
     );
-    let complete = Complete {
-        reservation: id,
-        result: None,
-        afterwards: None,
-        sender: None,
-        purpose: Purpose::Commit,
-    };
+    let complete = completing(id, None, None);
     let nonce = play.nonce();
-    let folded = play.fold_now(&[Ask::Complete(Box::new(complete), nonce)]);
+    let folded = play.fold_now(&[Ask::Complete(complete, nonce)]);
     play.expire();
     assert!(
         play.apply(&folded).is_err(),

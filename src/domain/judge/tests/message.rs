@@ -5,10 +5,10 @@ use bytes::Bytes;
 use super::play::{LEASE, Play};
 use crate::domain::claim::Finding;
 use crate::domain::decision::Verdict;
-use crate::domain::digest::{Content, Given};
+use crate::domain::digest::{Content, Given, Sent};
 use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Nonce, OperationId, Reason, RequestId, ReservationId,
-    ResourceId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, Nonce, OperationId, Reason, RequestId,
+    ReservationId, ResourceId, StateName,
 };
 use crate::domain::judge::{Answer, Ask, HeldRound};
 use crate::domain::machine::DigestRule;
@@ -47,6 +47,7 @@ pub(super) fn identity(name: &str, value: &str) -> (IdentityName, IdentityValue)
 pub(super) struct Message {
     pub(super) operation: OperationId,
     pub(super) content: String,
+    pub(super) event: Option<EventName>,
     pub(super) identity: Identity,
     pub(super) from: Vec<StateName>,
     pub(super) movement: Option<Move>,
@@ -63,6 +64,7 @@ pub(super) fn once(id: &str) -> Message {
     Message {
         operation: operation(id),
         content: "10.00 EUR".to_owned(),
+        event: None,
         identity: Identity::new(),
         from: Vec::new(),
         movement: None,
@@ -85,7 +87,21 @@ pub(super) fn moves(id: &str, from: &str, to: &str) -> Message {
     message
 }
 
+/// A message that says what has happened, in the words of a machine.
+pub(super) fn happens(id: &str, event: &str) -> Message {
+    Message {
+        event: Some(EventName::parse(event).unwrap()),
+        content: r#"{"amount": 10.00, "currency": "EUR"}"#.to_owned(),
+        ..once(id)
+    }
+}
+
 impl Message {
+    pub(super) fn starting(mut self, from: &[&str]) -> Self {
+        self.from = from.iter().map(|name| state(name)).collect();
+        self
+    }
+
     pub(super) fn content(mut self, content: &str) -> Self {
         content.clone_into(&mut self.content);
         self
@@ -149,8 +165,14 @@ impl Message {
 
     pub(super) fn intent(&self) -> Intent {
         let content = Content::read(self.given(), &DigestRule::Whole).unwrap();
+        let sent = Bytes::copy_from_slice(self.content.as_bytes());
+        let content = content.keeping(match self.given() {
+            Given::Json(_) => Sent::Json(sent),
+            Given::Raw(_) | Given::Digest(_) => Sent::Raw(sent),
+        });
         Intent {
             operation: self.operation.clone(),
+            event: self.event.clone(),
             identity: self.identity.clone(),
             digest: content.digest,
             beside: content.beside,
@@ -209,6 +231,21 @@ pub(super) fn reserve_as(resource: &ResourceId, request: u8, nonce: Nonce) -> As
         intent: None,
     };
     Ask::Reserve(reserve, nonce, Some(LEASE))
+}
+
+/// Completes the claim of a round.
+pub(super) fn completing(
+    reservation: ReservationId,
+    result: Option<StoredResult>,
+    afterwards: Option<Afterwards>,
+) -> Box<Complete> {
+    Box::new(Complete {
+        reservation,
+        result,
+        afterwards,
+        sender: Some(Holder::parse("sender").unwrap()),
+        purpose: Purpose::Commit,
+    })
 }
 
 /// A person says what was found out; with DONE, what the effect said.
@@ -294,15 +331,10 @@ impl Play {
 
     /// Completes by the reservation alone.
     pub(super) fn complete(&mut self, reservation: &ReservationId, body: &str) -> Answer {
-        let ask = Complete {
-            reservation: reservation.clone(),
-            result: Some(result(body.as_bytes())),
-            afterwards: None,
-            sender: Some(Holder::parse("sender").unwrap()),
-            purpose: Purpose::Commit,
-        };
+        let said = Some(result(body.as_bytes()));
+        let ask = completing(reservation.clone(), said, None);
         let nonce = self.nonce();
-        self.ask(Ask::Complete(Box::new(ask), nonce))
+        self.ask(Ask::Complete(ask, nonce))
     }
 
     /// Releases, saying that nothing was done.

@@ -7,8 +7,8 @@ use crate::domain::decision::{Decision, IncidentId, Snapshot};
 use crate::domain::ids::{Kind, Nonce, OperationId, ReservationId, ResourceId};
 use crate::domain::incident::{Evidence, Incident};
 use crate::domain::judge::{
-    Answer, Ask, Draft, FOLD_WRITES_MAX, Fold, HeldRound, Judged, RecordWrite, ReservationChange,
-    Standing,
+    Answer, Ask, Draft, FOLD_WRITES_MAX, Fold, HeldRound, Judged, Law, RecordWrite,
+    ReservationChange, Standing,
 };
 use crate::domain::record::{LeaseId, Operation, Record};
 use crate::domain::retention::{Keeping, StoreTime, When};
@@ -24,6 +24,7 @@ pub(super) struct Folded {
     pub(super) judged: Vec<Judged>,
     pub(super) write: Option<RecordWrite>,
     pub(super) absent: BTreeSet<OperationId>,
+    pub(super) lawful: bool,
     seen: Option<Revision>,
     reservation: Option<Revision>,
 }
@@ -36,6 +37,7 @@ pub(super) struct Refused;
 pub(super) struct Play {
     pub(super) resource: ResourceId,
     pub(super) timeline: Timeline,
+    pub(super) law: Law,
     revision: u64,
     pub(super) record: Option<(Record, Revision)>,
     pub(super) reservation: Option<Revision>,
@@ -55,6 +57,7 @@ impl Play {
                 base: BASE,
                 min_token: 0,
             },
+            law: Law::NoFile,
             revision: 10,
             record: None,
             reservation: None,
@@ -89,11 +92,13 @@ impl Play {
 
     pub(super) fn fold(&mut self, standing: &Standing, asks: &[Ask]) -> Folded {
         self.when.wall_ms += 1;
-        let mut fold = Fold::begin(&self.resource, standing, self.timeline, self.when);
+        let fold = Fold::begin(&self.resource, standing, self.timeline, self.when);
+        let mut fold = fold.under(&self.law);
         let judged = asks.iter().map(|ask| fold.judge(ask)).collect();
         Folded {
             judged,
             absent: fold.absent().clone(),
+            lawful: fold.lawful(),
             write: fold.into_write(),
             seen: standing.revision(),
             reservation: standing.reservation(),

@@ -21,14 +21,14 @@ fn play() -> Play {
 }
 
 impl Play {
-    fn pass(&mut self, span: Duration) {
+    pub(super) fn pass(&mut self, span: Duration) {
         self.when.wall_ms += span.as_millis() as u64;
         let now = self.when.now.seconds() + span.as_secs();
         self.when.now = StoreTime::from_seconds(now);
     }
 
     /// Sweeps, told of all operations that have keys of their own.
-    fn sweep(&mut self) {
+    pub(super) fn sweep(&mut self) {
         let apart: Vec<_> = self.apart.keys().cloned().collect();
         let standing = self.standing(&apart);
         let folded = self.fold(&standing, &[Ask::Sweep(apart)]);

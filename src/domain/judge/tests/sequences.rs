@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
-use super::message::{Message, fence_as, operation, reserve_as, resolution};
+use super::message::{Message, completing, fence_as, operation, reserve_as, resolution};
 use super::model::{Model, Told};
 use super::play::{BASE, Folded, Play, operation_of};
 use super::wishes::{Fate, Sent, Step, Wish, afterwards, said, shape, steps};
@@ -14,7 +14,7 @@ use crate::domain::ids::{Nonce, ReservationId};
 use crate::domain::judge::{
     Answer, Ask, Certainty, Draft, Judged, OperationState, ReservationChange, Standing,
 };
-use crate::domain::request::{Complete, EndedRounds, Left, Purpose, Resolve, Running};
+use crate::domain::request::{Complete, EndedRounds, Left, Resolve, Running};
 use crate::domain::token::Revision;
 
 /// A request, in the words of the model.
@@ -102,13 +102,8 @@ impl World {
                 result,
                 release,
             } => {
-                let ask = Box::new(Complete {
-                    reservation: self.round(*back),
-                    result: said(*result, nonce),
-                    afterwards: afterwards(*release),
-                    sender: None,
-                    purpose: Purpose::Commit,
-                });
+                let round = self.round(*back);
+                let ask = completing(round, said(*result, nonce), afterwards(*release));
                 (
                     Ask::Complete(ask.clone(), nonce),
                     Plain::Complete(ask, nonce),
@@ -251,14 +246,7 @@ impl World {
                 assert_eq!(answer.held().token.get(), live.token);
                 assert_eq!(answer.held().attempt, self.model.attempt());
             }
-            (
-                Answer::Judged(_)
-                | Answer::Ended(..)
-                | Answer::Snapshot(_)
-                | Answer::Known(..)
-                | Answer::Swept,
-                _,
-            ) => {}
+            _ => {}
         }
         let (now, incident) = match &answer {
             Answer::Snapshot(now) => (Some(now), None),
@@ -317,6 +305,7 @@ impl World {
                         part_of_it.push(asked.1.clone());
                         again.push_back(asked);
                     }
+                    Judged::Unlawful(why) => panic!("there is no machine: {why:?}"),
                     Judged::Later => {
                         again.push_back(asked.clone());
                         later.push_back(asked);

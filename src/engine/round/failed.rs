@@ -1,0 +1,102 @@
+//! What a round does when etcd does not do what it is asked.
+
+use tracing::{error, warn};
+
+use super::{FAULT_RETRY, Next, OVERTAKEN_MAX, Round};
+use crate::engine::fault::Fault;
+use crate::engine::ticket::UNKNOWN_RETRY;
+use crate::store::StoreError;
+use crate::store::error::NotApplied;
+
+impl Round<'_> {
+    /// A question without an answer leaves nothing unsettled.
+    pub(super) async fn unanswered(&mut self, error: StoreError) -> Next {
+        match error {
+            StoreError::Indeterminate { detail } => {
+                let reason = NotApplied::Unreachable;
+                self.failed(StoreError::NotApplied { reason, detail }).await
+            }
+            error @ (StoreError::NotApplied { .. } | StoreError::Corrupt { .. }) => {
+                self.failed(error).await
+            }
+        }
+    }
+
+    pub(super) async fn failed(&mut self, error: StoreError) -> Next {
+        match error {
+            StoreError::NotApplied {
+                reason: NotApplied::TimelineMoved,
+                ..
+            } => {
+                self.standing = None;
+                self.fresh = false;
+                self.try_again().await
+            }
+            StoreError::NotApplied {
+                reason: NotApplied::LeaseGone,
+                ..
+            } => {
+                if let Err(fault) = self.replace_lease().await
+                    && !self.unsettled
+                {
+                    self.fail_all(&fault);
+                    return Next::Done;
+                }
+                self.try_again().await
+            }
+            StoreError::NotApplied { reason, detail } if !self.unsettled => {
+                if let Some(unsaid) = self.shared.trouble.speak() {
+                    warn!(resource = %self.resource, ?reason, detail, unsaid, "etcd did not take a request");
+                }
+                self.fail_all(&Fault::StoreUnavailable {
+                    retry_after: FAULT_RETRY,
+                });
+                Next::Done
+            }
+            StoreError::NotApplied { .. } => self.try_again().await,
+            StoreError::Indeterminate { detail } => {
+                if let Some(unsaid) = self.shared.trouble.speak() {
+                    warn!(resource = %self.resource, detail, unsaid, "a commit's outcome is unknown; settling it");
+                }
+                self.unsettled = true;
+                self.try_again().await
+            }
+            StoreError::Corrupt { key, reason } => {
+                if let Some(unsaid) = self.shared.corruption.speak() {
+                    error!(key, reason, unsaid, "a record cannot be trusted");
+                }
+                self.fail_all(&Fault::CorruptRecord);
+                Next::Done
+            }
+        }
+    }
+
+    /// Waits a little and goes on: without an end while a commit is unsettled, else a few times.
+    pub(super) async fn try_again(&mut self) -> Next {
+        self.overtaken += 1;
+        let given_up = !self.unsettled && self.overtaken > OVERTAKEN_MAX;
+        if given_up || self.shared.tasks.ended() {
+            self.fail_all(&Fault::StoreUnavailable {
+                retry_after: FAULT_RETRY,
+            });
+            return Next::Done;
+        }
+        self.pace.wait().await;
+        Next::Again
+    }
+
+    /// Ends the round without answers. What may have been sent is unknown; what was not is as the fault says.
+    pub(super) fn fail_all(&mut self, fault: &Fault) {
+        for ticket in self.tickets.drain(..) {
+            let fault = if self.unsettled {
+                Fault::UnknownOutcome {
+                    retry_after: UNKNOWN_RETRY,
+                }
+            } else {
+                fault.clone()
+            };
+            self.shared.answer(ticket, Err(fault));
+        }
+        self.standing = None;
+    }
+}
