@@ -43,6 +43,7 @@
 //! | disposition | what becomes of an event in a state, as far as the machine tells |
 //! | incident | a durable record of something that a person must judge; one for each operation and kind of finding |
 //! | evidence | a result that was not taken, though its effect may have run; kept in the incident |
+//! | waiter | a call that stays while its operation is in progress; all of one operation have one follower |
 //! | timeline | the history since the store was last restored; owns the base of the tokens |
 
 pub mod cli;

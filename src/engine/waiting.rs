@@ -342,14 +342,12 @@ impl Engine {
         let Some(_place) = self.waiting.place() else {
             return at_once().await;
         };
-        let heard = self.waiting.listen(&subject);
+        let mut heard = self.waiting.listen(&subject);
         let mut asked = caller;
         let mut answer = once(asked, Patience::Waits).await?;
         let mut waiter: Option<Waiter> = None;
-        let mut heard = Some(heard);
         while in_progress(&answer) {
-            let waiter =
-                waiter.get_or_insert_with(|| self.waiting.enter(&subject, heard.take().flatten()));
+            let waiter = waiter.get_or_insert_with(|| self.waiting.enter(&subject, heard.take()));
             let patience = tokio::select! {
                 biased;
                 // What is known so far is still an answer; nobody is asked any more.
