@@ -580,3 +580,57 @@ async fn the_examples_are_in_force_when_a_sidecar_starts_with_them_and_the_readm
         assert!(out.contains(part), "{part}: {out}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_lasts_as_long_as_its_event_says_and_may_turn_out_otherwise() {
+    let text = "kind: payment\nversion: 1\nretention: 1h\n\
+        states: { open: {}, paid: { final: true }, failed: { final: true } }\n\
+        events:\n  begin: { creates: open }\n  pay: { from: [open], to: paid, claim: 77s }\n  \
+        pay_failed: { from: [open], to: failed }\n";
+    let (_kept, directory) = directory(&[("payment.yaml", text)]);
+    let sidecar = Process::dev(&["--machines", &directory.display().to_string()]).await;
+    let run = async |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+        command
+            .args(line.split(' '))
+            .env("FENCEPOST_ADDR", sidecar.address());
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+        let output = output.await.unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        (String::from_utf8(output.stdout).unwrap(), err)
+    };
+    let (begun, err) = run("transition payment 1 --operation b --event begin").await;
+    assert!(begun.contains("APPLIED"), "{begun}{err}");
+    let claim = "reserve payment 1 --operation p --event pay -o json";
+    let (claimed, err) = run(claim).await;
+    assert!(claimed.contains(r#""ttl":"77s""#), "{claimed}{err}");
+    let id = claimed
+        .split('"')
+        .find(|word| word.starts_with("r1."))
+        .unwrap();
+    let wrong = format!("transition payment 1 --reservation {id} --outcome-event begin");
+    let (_, err) = run(&wrong).await;
+    assert!(
+        err.contains("outcome_event") && err.contains("does not allow"),
+        "{err}"
+    );
+    let failed = format!(
+        "transition payment 1 --reservation {id} --outcome-event pay_failed --result declined"
+    );
+    let (done, err) = run(&failed).await;
+    assert!(
+        done.contains("APPLIED") && done.contains("failed"),
+        "{done}{err}"
+    );
+    let (copy, err) = run("reserve payment 1 --operation p --event pay").await;
+    assert!(
+        copy.contains("REPLAYED") && copy.contains("declined"),
+        "{copy}{err}"
+    );
+    let (none, err) =
+        run("transition payment 1 --operation q --event pay --outcome-event pay_failed").await;
+    assert!(
+        none.is_empty() && err.contains("--reservation"),
+        "{none}{err}"
+    );
+}

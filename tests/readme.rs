@@ -486,7 +486,7 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
                 "At most {FROM_STATES_MAX}; each 1 to {NAME_BYTES_MAX} characters",
                 "as replaced. At most {IDENTITY_NAMES_MAX}, limits as in Intent.identity.",
                 "{TTL_SECONDS_MIN} s to {TTL_SECONDS_MAX/3600} h, rounded up to whole seconds. Absent: \
-                 {TTL_SECONDS_DEFAULT} s.",
+                 {TTL_SECONDS_DEFAULT} s, unless",
                 "At most {HOLDER_BYTES_MAX} bytes. Absent: the address of the caller.",
                 "up to {CLAIM_ATTEMPTS_MAX} attempts are granted, and then a person decides.",
                 "A call without a deadline gets one of {DEADLINE_DEFAULT} s.",

@@ -24,6 +24,14 @@ pub(super) struct TransitionArgs {
     /// Whether the reservation ends with the move: true or false [default: true if it began with the claim that is completed]
     #[arg(long, env = "FENCEPOST_RELEASE", value_name = "BOOL")]
     release: Option<bool>,
+    /// Completing the claim of an event: what its effect turned out to be, if not what was intended
+    #[arg(
+        long,
+        env = "FENCEPOST_OUTCOME_EVENT",
+        value_name = "EVENT",
+        requires = "reservation"
+    )]
+    outcome_event: Option<String>,
     #[command(flatten)]
     result: ResultArgs,
     #[command(flatten)]
@@ -73,6 +81,7 @@ impl TransitionArgs {
             validate_only: self.validate_only,
             release: self.release,
             wait: self.wait.to_wire()?,
+            outcome_event: self.outcome_event.unwrap_or_default(),
         })
     }
 }

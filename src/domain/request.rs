@@ -156,6 +156,8 @@ pub struct Transition {
     pub result: Option<StoredResult>,
     /// What becomes of the round if the move is applied. `None`: one that began with the claim ends, any other stays.
     pub afterwards: Option<Afterwards>,
+    /// Completing the claim of an event: what its effect turned out to be, if not what was intended.
+    pub outcome: Option<EventName>,
     /// Who sends it, for people.
     pub sender: Option<Holder>,
     /// Whether it is only asked what would become of it.
@@ -199,6 +201,8 @@ pub struct Complete {
     pub result: Option<StoredResult>,
     /// As in [`Transition`].
     pub afterwards: Option<Afterwards>,
+    /// As in [`Transition`].
+    pub outcome: Option<EventName>,
     /// Who sends it, for people.
     pub sender: Option<Holder>,
     /// Whether it is only asked what would become of it.

@@ -10,10 +10,13 @@ use fencepost::engine::{Fault, OperationState};
 use futures_util::future::join_all;
 
 use super::fence::{SHORTEST_SECONDS, over};
-use crate::support::ask::{Ask, ask, body, create, fresh_resource, reserve, resolution};
+use crate::support::ask::{
+    Ask, ask, body, create, fresh_resource, reserve, resolution, resource_of,
+};
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, evidence, judged, replayed};
 use crate::support::engines;
+use crate::support::fault::{Action, Rpc};
 use crate::support::sidecar::Sidecar;
 use fencepost::domain::ids::ResourceId;
 
@@ -356,7 +359,48 @@ async fn the_counts_of_a_claim_add_up(backend: Backend) {
     assert_eq!(counts.len(), 1);
 }
 
+// Deciding is at the grant; completing follows the version in force, also at a sidecar that has not heard of it.
+async fn a_claimed_event_completes_under_the_version_in_force(backend: Backend) {
+    let one = backend.sidecar().await;
+    let (two, plan) = backend.faulty().await;
+    plan.when(Rpc::Watch).always().then(Action::Cut);
+    let kind = format!("bulb-{}", fresh_resource().id());
+    let file = |version: u32, lit: &str, map: &str| {
+        format!(
+            "kind: {kind}\nversion: {version}\nretention: 1h\nstates: {{ off: {{}}, {lit}: {{}}, gone: {{ final: true }} }}\n\
+             events:\n  make: {{ creates: off }}\n  push: {{ from: [off], to: {lit}, interrupted: rerun, claim: 45s }}\n  \
+             take: {{ from: [{lit}], to: gone }}\n{map}"
+        )
+    };
+    one.install(&file(1, "on", "")).await;
+    let bulb = resource_of(&kind, "1");
+    applied(&two.transition(&ask(&bulb, "m").event("make")).await);
+    let push = ask(&bulb, "p").event("push");
+    let grant = two.hold(&push.claim()).await;
+    let copy = one.reserve(&push.claim()).await.decision;
+    judged(&copy, Verdict::InProgress, Layer::Replay, Rule::Running);
+    one.install(&file(2, "lit", "map: { states: { on: lit } }\n"))
+        .await;
+    let done = two.complete(&grant.id, "receipt").await;
+    applied(&done);
+    assert_eq!(
+        done.now.as_ref().unwrap().machine.map(|it| it.get()),
+        Some(2)
+    );
+    assert_eq!(one.state(&bulb).await, "lit");
+    for sidecar in [&one, &two] {
+        let copy = sidecar.transition(&push).await;
+        replayed(&copy, &body("receipt"));
+    }
+    let take = ask(&bulb, "t").event("take");
+    let grant = one.hold(&take.claim()).await;
+    applied(&two.complete(&grant.id, "").await);
+    assert_eq!(two.state(&bulb).await, "gone");
+    assert!(one.incidents(&bulb).await.is_empty());
+}
+
 engines! {
+    a_claimed_event_completes_under_the_version_in_force,
     the_counts_of_a_claim_add_up,
     of_ten_copies_at_once_one_is_told_to_run_it_and_all_get_its_result,
     my_retry_gets_my_claim_back_with_the_same_token,

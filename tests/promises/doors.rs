@@ -223,8 +223,8 @@ async fn many_calls_on_one_connection_hold_one_at_a_time(backend: Backend) {
             if caller % 5 == 0 {
                 let again = door.ask("Reserve", &ask).await;
                 assert_eq!(
-                    again["reservation"]["token"],
-                    answer["reservation"]["token"]
+                    again["reservation"]["token"], answer["reservation"]["token"],
+                    "{again}"
                 );
             }
             tokio::task::yield_now().await;

@@ -87,6 +87,7 @@ pub(crate) fn ask(resource: &ResourceId, operation: &str) -> Ask {
         reservation: None,
         result: None,
         afterwards: None,
+        outcome: None,
         sender: Some(Holder::parse("test").expect("a name")),
         purpose: Purpose::Commit,
     })

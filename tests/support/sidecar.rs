@@ -149,6 +149,7 @@ impl Sidecar {
             reservation: round.clone(),
             result: Some(body(result)),
             afterwards: None,
+            outcome: None,
             sender: None,
             purpose: Purpose::Commit,
         };

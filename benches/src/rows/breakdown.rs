@@ -272,6 +272,7 @@ fn read(request: pb::TransitionRequest) -> Outcome<Transition> {
             interrupted: Interrupted::Ask,
         },
         afterwards: None,
+        outcome: None,
         reservation: None,
         result: Some(
             StoredResult {

@@ -68,6 +68,7 @@ impl Fold<'_> {
             reservation: None,
             result: None,
             afterwards: None,
+            outcome: None,
             sender: self.asker(wish).cloned(),
             purpose: Purpose::Commit,
         };

@@ -47,6 +47,7 @@ impl Fold<'_> {
             reservation: Some(ask.reservation.clone()),
             result: ask.result.clone(),
             afterwards: ask.afterwards,
+            outcome: ask.outcome.clone(),
             sender: ask.sender.clone(),
             purpose: ask.purpose,
         };
@@ -92,10 +93,10 @@ impl Fold<'_> {
             .open(&open.intent.operation)
             .unwrap_or(open)
             .clone();
-        let terms = Terms::of_claim(open);
-        if let Err(unlawful) = self.has_place_for(&terms) {
-            return Judged::Unlawful(unlawful);
-        }
+        let terms = match self.terms_of_completing(open, ask.outcome.as_ref()) {
+            Ok(terms) => terms,
+            Err(unlawful) => return Judged::Unlawful(unlawful),
+        };
         let rule = self.take_effect(&terms);
         let result = ask.result.clone().unwrap_or_default();
         let operation = Operation {

@@ -86,7 +86,7 @@ pub enum Unlawful {
 }
 
 impl Unlawful {
-    fn field(field: impl Into<String>, reason: impl Into<String>) -> Self {
+    pub(super) fn field(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Field {
             field: field.into(),
             reason: reason.into(),

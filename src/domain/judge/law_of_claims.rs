@@ -3,7 +3,7 @@
 use super::Fold;
 use super::law::{Law, Named, Terms, Unlawful};
 use crate::domain::claim::{JudgedAs, OpenOperation};
-use crate::domain::ids::IdentityName;
+use crate::domain::ids::{EventName, IdentityName};
 use crate::domain::machine::{Interrupted as Said, MachineVersion};
 use crate::domain::request::{Intent, Interrupted, Move};
 
@@ -70,7 +70,74 @@ impl<'t> Terms<'t> {
     }
 }
 
-impl Fold<'_> {
+impl<'a> Fold<'a> {
+    /// What completing a claim does: what was judged at its grant, or what its effect turned out to be.
+    pub(super) fn terms_of_completing<'t>(
+        &self,
+        open: &'t OpenOperation,
+        outcome: Option<&EventName>,
+    ) -> Result<Terms<'t>, Unlawful>
+    where
+        'a: 't,
+    {
+        let Some(name) = outcome else {
+            let terms = Terms::of_claim(open);
+            return self.has_place_for(&terms).map(|()| terms);
+        };
+        let law: &'a Law = self.law;
+        let Law::Machine(law) = law else {
+            return Err(Unlawful::NoMachine);
+        };
+        let version = law.version();
+        let Some(event) = law.event(name) else {
+            let event = name.clone();
+            return Err(Unlawful::NoEvent { event, version });
+        };
+        let wrong = |reason: String| Err(Unlawful::field("outcome_event", reason));
+        let said = event.event;
+        let starts = event.starts(&[]);
+        let may_start = match &self.record.state {
+            Some(state) => event.starts_in(starts, state),
+            None => said.from().is_empty(),
+        };
+        if !may_start {
+            return wrong(format!(
+                "names {name}, which version {version} of the machine does not allow where the resource stands"
+            ));
+        }
+        let given = &open.intent.identity;
+        let in_force = |name: &IdentityName| {
+            let known = self.record.identity.get(name);
+            known.and_then(|known| known.current.as_ref())
+        };
+        for needed in said.matches.iter().map(|needed| &needed.value) {
+            if given.get(needed).is_none() || given.get(needed) != in_force(needed) {
+                return wrong(format!(
+                    "names {name}, which matches {needed}: the claim's intent does not give the value in force"
+                ));
+            }
+        }
+        let mut sets = Vec::new();
+        for begun in said.sets.iter().map(|begun| &begun.value) {
+            let Some(value) = given.get_key_value(begun) else {
+                return wrong(format!(
+                    "names {name}, which sets {begun}: the claim's intent does not give it"
+                ));
+            };
+            sets.push(value);
+        }
+        Ok(Terms {
+            event: Some((event, starts)),
+            from: &[],
+            moves: true,
+            to: said.to().map(|to| &to.value),
+            initial: None,
+            compare: Vec::new(),
+            sets,
+            clears: said.clears.iter().map(|name| &name.value).collect(),
+        })
+    }
+
     /// Whether the law in force has the state that a claim leads to.
     pub(super) fn has_place_for(&self, terms: &Terms<'_>) -> Result<(), Unlawful> {
         match (self.law, terms.to) {

@@ -68,6 +68,12 @@ impl Fold<'_> {
             }
             Known::Unknown => {}
         }
+        if ask.outcome.is_some() {
+            return Judged::Unfit {
+                field: "outcome_event",
+                reason: "must be absent: no claim of the operation is completed, and what has happened is its event",
+            };
+        }
         if let Some(made_ms) = ask.intent.made_ms
             && self.too_old_now(made_ms)
         {

@@ -144,6 +144,15 @@ pub(crate) fn transition(
             "must be absent without a reservation_id: there is no reservation to end or to keep",
         ));
     }
+    let outcome = present(&request.outcome_event)
+        .map(|event| at("outcome_event", EventName::parse(event)))
+        .transpose()?;
+    if outcome.is_some() && reservation.is_none() {
+        return Err(refused(
+            "outcome_event",
+            "must be absent without a reservation_id: only the effect of a claim can turn out otherwise",
+        ));
+    }
     let result = request
         .result
         .map(|wire| result::from_wire("result", wire))
@@ -161,6 +170,7 @@ pub(crate) fn transition(
             reservation,
             result,
             afterwards,
+            outcome,
             sender,
             purpose,
         }))),
@@ -168,6 +178,7 @@ pub(crate) fn transition(
             reservation,
             result,
             afterwards,
+            outcome,
             sender,
             purpose,
         })),

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use super::by_machine::{example, pay, under, way_to};
 use super::claims::{state, verdict};
 use super::lawful::unlawful;
-use super::message::{Message, happens, result};
+use super::message::{Message, completing, happens, result};
+use super::play::Play;
 use crate::domain::claim::Finding;
 use crate::domain::decision::{Advice, Rule, Verdict};
-use crate::domain::judge::{Law, Unlawful};
+use crate::domain::ids::{EventName, ReservationId};
+use crate::domain::judge::{Answer, Ask, Judged, Law, Unlawful};
 use crate::domain::machine::{InForce, Lineage, Machine};
 
 const JOB: &str = "\
@@ -143,6 +145,78 @@ fn the_event_says_what_becomes_of_an_interruption() {
     assert!(
         matches!(told, Unlawful::Field { field, .. } if field == "intent.rerun_if_interrupted")
     );
+}
+
+const PAYMENT: &str = "\
+kind: payment
+version: 1
+retention: 1h
+states: { open: {}, paid: { final: true }, failed: { final: true } }
+events:
+  begin: { creates: open, sets: [attempt] }
+  pay: { from: [open], to: paid, matches: [attempt] }
+  pay_failed: { from: [open], to: failed, matches: [attempt], clears: [attempt] }
+  retried: { from: [open], sets: [retry] }
+  reopened: { from: [failed], to: open }
+";
+
+fn outcome(play: &mut Play, claim: &ReservationId, event: &str) -> Result<Answer, Unlawful> {
+    let mut ask = completing(claim.clone(), Some(result(b"declined")), None);
+    ask.outcome = Some(EventName::parse(event).unwrap());
+    let nonce = play.nonce();
+    let ask = Ask::Complete(ask, nonce);
+    let mut folded = play.fold_now(std::slice::from_ref(&ask));
+    match folded.judged.pop() {
+        Some(Judged::Unlawful(why)) => Err(why),
+        Some(_) => Ok(play.ask(ask)),
+        None => panic!("not judged"),
+    }
+}
+
+#[test]
+fn an_effect_may_turn_out_otherwise_than_was_intended() {
+    let begin = happens("b", "begin").of("attempt", "a1");
+    let text = PAYMENT.replace("from: [failed]", "from: [paid]").replace(
+        "paid: { final: true }, failed: { final: true }",
+        "paid: {}, failed: { final: true }",
+    );
+    let mut play = under(&text, &[begin]);
+    let pay = happens("p", "pay").of("attempt", "a1");
+    let (claim, _) = play.claimed(&pay, 1);
+    for (event, word) in [
+        ("reopened", "does not allow"),
+        ("retried", "sets retry"),
+        ("begin", "does not allow"),
+    ] {
+        match outcome(&mut play, &claim, event) {
+            Err(Unlawful::Field { field, reason }) => {
+                assert_eq!(field, "outcome_event");
+                assert!(reason.contains(word), "{reason}");
+            }
+            other => panic!("{event}: {other:?}"),
+        }
+    }
+    let unknown = outcome(&mut play, &claim, "declined");
+    assert!(matches!(unknown, Err(Unlawful::NoEvent { .. })));
+    let copy = play.take(&pay, 2);
+    assert_eq!(verdict(&copy), (Verdict::InProgress, Rule::Running));
+
+    let failed = outcome(&mut play, &claim, "pay_failed").unwrap();
+    assert_eq!(verdict(&failed), (Verdict::Applied, Rule::Moved));
+    assert_eq!(state(&play), "failed");
+    let record = &play.record.as_ref().unwrap().0;
+    assert!(
+        record
+            .identity
+            .values()
+            .all(|known| known.current.is_none())
+    );
+    // Copies of the message get what came of it, and so does a repeated completing.
+    let copy = play.take(&pay, 3);
+    assert_eq!(verdict(&copy), (Verdict::Replayed, Rule::SameContent));
+    assert_eq!(copy.decision().result, Some(result(b"declined")));
+    let again = outcome(&mut play, &claim, "pay_failed").unwrap();
+    assert_eq!(verdict(&again), (Verdict::Replayed, Rule::SameContent));
 }
 
 #[test]

@@ -192,6 +192,7 @@ impl Message {
             sender: Some(Holder::parse("sender").unwrap()),
             purpose: self.purpose,
             afterwards: self.afterwards,
+            outcome: None,
         };
         Ask::Transition(Box::new(transition), nonce)
     }
@@ -243,6 +244,7 @@ pub(super) fn completing(
         reservation,
         result,
         afterwards,
+        outcome: None,
         sender: Some(Holder::parse("sender").unwrap()),
         purpose: Purpose::Commit,
     })
