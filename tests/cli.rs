@@ -10,7 +10,9 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use fencepost::engine::Boottime;
 use fencepost::proto::v1 as pb;
 use fencepost::proto::v1::operator_service_server::{OperatorService, OperatorServiceServer};
 use fencepost::proto::v1::{
@@ -706,6 +708,50 @@ async fn what_was_found_out_is_told_to_the_operators_door() {
     ] {
         assert_eq!(resolve(wrong).await.exit, 2, "{wrong:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_waits_beyond_its_timeout_if_it_is_told_to() {
+    let sidecar = Sidecar::start().await;
+    let mail = ["order", "9", "--operation", "mail", "--once"];
+    let (claim, _) = sidecar.reserve(&mail).await;
+    let wait = |wait: &'static str| ["--timeout", "1s", "--wait", wait];
+    let began = Boottime::now();
+    let lookup = ["lookup", "order", "9", "mail"];
+    let running = sidecar.run(&[&lookup[..], &wait("1500ms")].concat()).await;
+    assert_eq!((running.exit, running.out.contains("RUNNING")), (10, true));
+    assert!(Boottime::now().since(began) >= Duration::from_millis(1_500));
+    let copies = ["transition", "reserve"].map(|command| {
+        let words = [&[command][..], &mail, &wait("1m")].concat();
+        let sidecar = &sidecar;
+        async move { sidecar.run(&words).await }
+    });
+    let complete = async {
+        // They are told the same if they come later.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let words = ["transition", "order", "9", "--reservation", &claim];
+        sidecar
+            .run(&[&words[..], &["--result", "sent"]].concat())
+            .await
+    };
+    let (copies, done) = tokio::join!(futures_util::future::join_all(copies), complete);
+    assert_eq!(done.exit, 0, "{}{}", done.out, done.err);
+    for copy in copies {
+        assert_eq!(copy.exit, 0, "{}", copy.err);
+        assert!(
+            copy.out.contains("REPLAYED") && copy.out.contains("sent"),
+            "{}",
+            copy.out
+        );
+    }
+    let long = sidecar
+        .run(&[&lookup[..], &["--wait", "11m"]].concat())
+        .await;
+    assert!(
+        long.exit != 0 && long.err.contains("the most is 10m"),
+        "{}",
+        long.err
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

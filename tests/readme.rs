@@ -466,6 +466,7 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| reason and name of whoever resolves | {REASON_BYTES_MAX}; {HOLDER_BYTES_MAX} bytes |",
         "| requests folded into one commit | {FOLD_REQUESTS_MAX} |",
         "| requests waiting in one lane | {LANE_QUEUE_MAX} |",
+        "| `wait`; calls that wait | {WAIT_MAX} s; {WAITERS_MAX}, a further one is answered at once |",
         "| resources remembered between calls | {LANES_DEFAULT}, each with {KEPT_APART_BYTES_MAX/1024} KiB of operations \
          from keys of their own, {KEPT_BYTES_MAX/1048576} MiB of these together |",
         "| calls of several steps (Reserve, Renew, Release) under way, those included whose callers have left | {WORKS_MAX} |",
@@ -532,6 +533,8 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
                 "At most {HOLDER_BYTES_MAX} bytes. Absent: the address of the caller.",
                 "up to {CLAIM_ATTEMPTS_MAX} attempts are granted, and then a person decides.",
                 "A call without a deadline gets one of {DEADLINE_DEFAULT} s.",
+                "at most {WAIT_MAX/60} min, longer is refused",
+                "Beyond {WAITERS_MAX} calls that wait at one sidecar",
             ][..],
         ),
         (

@@ -22,6 +22,7 @@ mod table;
 mod transition;
 mod trouble;
 mod values;
+mod wait;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

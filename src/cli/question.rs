@@ -8,6 +8,7 @@ use super::reservation::exit;
 use super::session::{Session, SessionArgs};
 use super::table::bare;
 use super::trouble::Trouble;
+use super::wait::WaitArgs;
 use super::{ResourceArgs, output, values};
 use crate::proto::v1::{FenceRequest, InspectRequest, LookupRequest, OperationState};
 
@@ -63,6 +64,8 @@ pub(super) struct LookupArgs {
     #[arg(long, env = "FENCEPOST_OPERATION_TIME", value_name = "TIME", value_parser = values::moment)]
     operation_time: Option<Timestamp>,
     #[command(flatten)]
+    wait: WaitArgs,
+    #[command(flatten)]
     session: SessionArgs,
 }
 
@@ -74,10 +77,10 @@ impl LookupArgs {
             resource: Some(self.resource.into()),
             operation_id: self.key,
             operation_time: self.operation_time,
+            wait: self.wait.to_wire()?,
         };
-        let answer = session
-            .answer(session.client().lookup(session.ask(request)))
-            .await?;
+        let request = session.ask_waiting(request, self.wait.span());
+        let answer = session.answer(session.client().lookup(request)).await?;
         output::answer(
             self.session.printing.output,
             "LookupResponse",

@@ -9,6 +9,7 @@ use super::exit::Exit;
 use super::intent::IntentArgs;
 use super::session::{Session, SessionArgs, span};
 use super::trouble::Trouble;
+use super::wait::WaitArgs;
 use super::{ResourceArgs, output, values};
 use crate::proto::v1::{Decision, ReleaseRequest, RenewRequest, Reservation, ReserveRequest};
 
@@ -41,6 +42,8 @@ pub(super) struct ReserveArgs {
     #[command(flatten)]
     intent: IntentArgs,
     #[command(flatten)]
+    wait: WaitArgs,
+    #[command(flatten)]
     session: SessionArgs,
 }
 
@@ -60,11 +63,13 @@ impl ReserveArgs {
             holder: self.holder.unwrap_or_default(),
             intent: self.intent.read(self.rerun_if_interrupted)?,
             reservation_id: self.reservation.unwrap_or_default(),
+            wait: self.wait.to_wire()?,
         };
         let session = Session::open(&self.session).await?;
         let call = async {
             let mut client = session.client();
-            session.answer(client.reserve(session.ask(request))).await
+            let request = session.ask_waiting(request, self.wait.span());
+            session.answer(client.reserve(request)).await
         };
         let answer = call.await.map_err(|mut trouble| {
             // A fresh id that nobody was told could not be asked about again. Where nothing was done, there is nothing to ask.

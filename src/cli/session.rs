@@ -114,6 +114,11 @@ impl Session {
         with_timeout(message, self.timeout)
     }
 
+    /// Wraps a message for a call that may take so much longer because it waits.
+    pub(super) fn ask_waiting<T>(&self, message: T, wait: Duration) -> Request<T> {
+        with_timeout(message, CallTimeout(self.timeout.0.saturating_add(wait)))
+    }
+
     /// Waits for the answer.
     pub(super) async fn answer<T>(
         &self,

@@ -7,6 +7,7 @@ use super::intent::{IntentArgs, ResultArgs};
 use super::reservation::exit;
 use super::session::{Session, SessionArgs};
 use super::trouble::Trouble;
+use super::wait::WaitArgs;
 use super::{ResourceArgs, output};
 use crate::proto::v1::TransitionRequest;
 
@@ -33,6 +34,8 @@ pub(super) struct TransitionArgs {
     outcome_event: Option<String>,
     #[command(flatten)]
     result: ResultArgs,
+    #[command(flatten)]
+    wait: WaitArgs,
     /// Only tell what would come of it now; nothing is written
     #[arg(long, env = "FENCEPOST_VALIDATE_ONLY")]
     validate_only: bool,
@@ -45,11 +48,11 @@ impl TransitionArgs {
     pub(super) async fn run(self) -> Result<Exit, Trouble> {
         let form = self.session.printing.output;
         let connection = self.session.clone();
+        let wait = self.wait.span();
         let request = self.request()?;
         let session = Session::open(&connection).await?;
-        let answer = session
-            .answer(session.client().transition(session.ask(request)))
-            .await?;
+        let request = session.ask_waiting(request, wait);
+        let answer = session.answer(session.client().transition(request)).await?;
         output::answer(form, "TransitionResponse", &answer, |table| {
             if let Some(decision) = &answer.decision {
                 table.decision(decision);
@@ -77,6 +80,7 @@ impl TransitionArgs {
             result: self.result.read()?,
             validate_only: self.validate_only,
             release: self.release,
+            wait: self.wait.to_wire()?,
             outcome_event: self.outcome_event.unwrap_or_default(),
         })
     }
@@ -122,10 +126,11 @@ mod tests {
     fn every_flag_reaches_its_field() {
         let asked = request(
             "--json {\"a\":1} --identity try=p1 --from pending --from new --to paid --initial pending --set try=p2 \
-             --reservation r --result ok --result-code 200 --result-type text/plain --result-header A:b",
+             --reservation r --wait 1m --result ok --result-code 200 --result-type text/plain --result-header A:b",
         )
         .unwrap();
         assert_eq!(asked.reservation_id, "r");
+        assert_eq!(asked.wait.unwrap().seconds, 60);
         let result = asked.result.unwrap();
         assert_eq!((&result.body[..], result.code), (&b"ok"[..], 200));
         assert_eq!(result.content_type, "text/plain");

@@ -50,6 +50,7 @@ const CLIENT_VARIABLES: &[&str] = &[
     "FENCEPOST_TO",
     "FENCEPOST_TTL",
     "FENCEPOST_VALIDATE_ONLY",
+    "FENCEPOST_WAIT",
 ];
 /// How all our variables begin.
 const PREFIX: &str = "FENCEPOST_";

@@ -147,6 +147,7 @@ impl Gathered {
                 }
             },
             other @ (Judged::Later
+            | Judged::Unleased
             | Judged::Unlawful(_)
             | Judged::Unfit { .. }
             | Judged::Limit { .. }) => {

@@ -26,7 +26,8 @@ use super::store_clock::StoreClock;
 use super::sweeper::{Sweeper, Swept};
 use super::tally::Tally;
 use super::tasks::Tasks;
-use super::ticket::{Progress, Ticket, UNKNOWN_RETRY, within};
+use super::ticket::{Patience, Progress, Ticket, UNKNOWN_RETRY, within};
+use super::waiting::Waiting;
 use crate::domain::decision::{Decision, Grant, Snapshot};
 use crate::domain::ids::{Nonce, ResourceId};
 pub use crate::domain::judge::OperationState;
@@ -104,6 +105,7 @@ pub struct Engine {
     pub(super) shared: Arc<Shared>,
     works: Arc<Semaphore>,
     sweeper: Sweeper,
+    pub(super) waiting: Waiting,
     /// With the last handle the background tasks end, and lanes that still settle an outcome that nobody waits for.
     _end: Arc<DropGuard>,
 }
@@ -133,6 +135,7 @@ impl Engine {
         tasks.spawn_background(sweeper.clone().run());
         Self {
             sweeper,
+            waiting: Waiting::new(Arc::clone(&shared), Arc::clone(&lanes)),
             lanes,
             shared,
             works: Arc::new(Semaphore::new(WORKS_MAX)),
@@ -142,10 +145,21 @@ impl Engine {
 
     /// Judges a message and commits its move.
     pub async fn transition(&self, ask: Transition, caller: Caller) -> Result<Decision, Fault> {
+        self.transition_once(ask, Patience::None, caller).await
+    }
+
+    pub(super) async fn transition_once(
+        &self,
+        ask: Transition,
+        patience: Patience,
+        caller: Caller,
+    ) -> Result<Decision, Fault> {
         self.check_time("intent.operation_time", ask.intent.made_ms)?;
         let resource = ask.resource.clone();
         let ask = Ask::Transition(Box::new(ask), random_nonce());
-        self.ask_within(&resource, ask, caller).await.map(judged)
+        self.ask_patiently(&resource, ask, patience, caller)
+            .await
+            .map(judged)
     }
 
     /// Completes the operation that a round has claimed.
@@ -278,8 +292,9 @@ impl Engine {
         resource: &ResourceId,
         ask: Ask,
         progress: Progress,
+        patience: Patience,
     ) -> Result<Answer, Fault> {
-        let (ticket, answer) = Ticket::new(ask, progress.clone());
+        let (ticket, answer) = Ticket::new(ask, progress.clone(), patience);
         self.lanes.submit(resource, ticket);
         answer.await.unwrap_or_else(|_| Err(dropped(&progress)))
     }
@@ -290,12 +305,23 @@ impl Engine {
         ask: Ask,
         caller: Caller,
     ) -> Result<Answer, Fault> {
+        self.ask_patiently(resource, ask, Patience::None, caller)
+            .await
+    }
+
+    async fn ask_patiently(
+        &self,
+        resource: &ResourceId,
+        ask: Ask,
+        patience: Patience,
+        caller: Caller,
+    ) -> Result<Answer, Fault> {
         self.admit(caller)?;
         let progress = Progress::default();
         within(
             caller.deadline,
             &progress,
-            self.ask(resource, ask, progress.clone()),
+            self.ask(resource, ask, progress.clone(), patience),
         )
         .await
     }

@@ -3,7 +3,7 @@
 use super::clock::Boottime;
 use super::facade::{Caller, Engine, Reserved, judged, question_failed, random_nonce};
 use super::fault::Fault;
-use super::ticket::{Progress, UNKNOWN_RETRY};
+use super::ticket::{Patience, Progress, UNKNOWN_RETRY};
 use crate::domain::decision::{Decision, Grant, Layer, Rule, Verdict};
 use crate::domain::ids::{Nonce, ReservationId, ResourceId};
 use crate::domain::judge::{Answer, Ask, HeldRound};
@@ -14,6 +14,15 @@ use crate::store::StoreError;
 impl Engine {
     /// Takes a resource.
     pub async fn reserve(&self, ask: Reserve, caller: Caller) -> Result<Reserved, Fault> {
+        self.reserve_once(ask, Patience::None, caller).await
+    }
+
+    pub(super) async fn reserve_once(
+        &self,
+        ask: Reserve,
+        patience: Patience,
+        caller: Caller,
+    ) -> Result<Reserved, Fault> {
         self.admit(caller)?;
         let made_ms = ask.intent.as_ref().and_then(|intent| intent.made_ms);
         self.check_time("intent.operation_time", made_ms)?;
@@ -22,9 +31,14 @@ impl Engine {
         let sent = progress.clone();
         let work = async move {
             let resource = ask.resource.clone();
-            let lease = engine.shared.leases.take(ask.ttl).await?;
+            let lease = match patience {
+                Patience::None => Some(engine.shared.leases.take(ask.ttl).await?),
+                // Of many who wait at most one is granted anything.
+                Patience::Waits | Patience::Over => None,
+            };
             let ask = Ask::Reserve(ask, random_nonce(), lease);
-            match engine.ask(&resource, ask, sent.clone()).await? {
+            let asked = engine.ask(&resource, ask, sent.clone(), patience);
+            match asked.await? {
                 Answer::Held(decision, held) if began_now(&decision) => {
                     // Absent: the lease was given up meanwhile, so nothing is known of its end.
                     let bound = engine.shared.leases.granted(held.nonce, held.lease);
@@ -63,6 +77,15 @@ impl Engine {
 
     /// Claims an operation on a round that the caller has; that is a renewal of the round too.
     pub async fn ride(&self, ask: Ride, caller: Caller) -> Result<Reserved, Fault> {
+        self.ride_once(ask, Patience::None, caller).await
+    }
+
+    pub(super) async fn ride_once(
+        &self,
+        ask: Ride,
+        patience: Patience,
+        caller: Caller,
+    ) -> Result<Reserved, Fault> {
         self.admit(caller)?;
         self.check_time("intent.operation_time", ask.intent.made_ms)?;
         let progress = Progress::default();
@@ -71,7 +94,8 @@ impl Engine {
         let work = async move {
             let resource = ask.reservation.resource().clone();
             let ask = Ask::Ride(Box::new(ask), random_nonce());
-            match engine.ask(&resource, ask, sent.clone()).await? {
+            let asked = engine.ask(&resource, ask, sent.clone(), patience);
+            match asked.await? {
                 Answer::Held(decision, held) => {
                     let first = Some(decision);
                     engine
@@ -112,7 +136,12 @@ impl Engine {
                     .await;
             }
             match engine
-                .ask(&resource, Ask::Check(reservation), Progress::default())
+                .ask(
+                    &resource,
+                    Ask::Check(reservation),
+                    Progress::default(),
+                    Patience::None,
+                )
                 .await?
             {
                 Answer::Held(_, held) => {
@@ -147,7 +176,8 @@ impl Engine {
         let work = async move {
             let resource = reservation.resource().clone();
             let ask = Ask::Release(reservation, left, random_nonce());
-            engine.ask(&resource, ask, sent).await.map(judged)
+            let asked = engine.ask(&resource, ask, sent, Patience::None);
+            asked.await.map(judged)
         };
         self.finish(caller, &progress, work).await
     }
@@ -173,7 +203,12 @@ impl Engine {
         })?;
         let reservation = ReservationId::new(resource.clone(), round);
         let second = self
-            .ask(&resource, Ask::Check(reservation), Progress::default())
+            .ask(
+                &resource,
+                Ask::Check(reservation),
+                Progress::default(),
+                Patience::None,
+            )
             .await;
         match second.map_err(after_keepalive)? {
             Answer::Held(seen, held) => {

@@ -74,6 +74,7 @@ impl Shared {
     pub(super) fn answer(&self, ticket: Ticket, answer: Result<Answer, Fault>) {
         if let Some(resource) = ticket.ask.delivered()
             && let Some(decision) = answer.as_ref().ok().and_then(Answer::judgement)
+            && !ticket.goes_on(decision)
         {
             let named = ticket.ask.message();
             let named = named.and_then(|(_, intent)| intent.event.as_ref());
@@ -81,7 +82,7 @@ impl Shared {
             let event = named.or(decision.event.as_ref());
             self.counts.judged(resource.kind(), event, decision.verdict);
         }
-        if let Ask::Reserve(_, _, lease) = &ticket.ask {
+        if let Ask::Reserve(_, _, Some(lease)) = &ticket.ask {
             match &answer {
                 Ok(Answer::Held(_, held)) if held.lease == *lease => {}
                 Err(Fault::UnknownOutcome { .. }) => self.leases.retire(*lease),

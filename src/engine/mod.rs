@@ -26,6 +26,7 @@ mod sweeper;
 mod tally;
 mod tasks;
 mod ticket;
+mod waiting;
 
 pub use crate::store::IncidentPage;
 pub use clock::{Boottime, Clock};
@@ -35,3 +36,4 @@ pub use fault::Fault;
 pub use laws::Counted;
 pub use machines::Applied;
 pub use sweeper::Swept;
+pub use waiting::{WAIT_MAX, WAITERS_MAX, Waiters};

@@ -15,6 +15,7 @@
 //! operations are finished and differ at most in which incidents were raised about them, which raising again finds there.
 
 mod failed;
+mod unleased;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
@@ -27,7 +28,7 @@ use super::lane::{Belief, Shared};
 use super::laws::LawSince;
 use super::outcome::{count_repeats, known_after};
 use super::pace::Pace;
-use super::ticket::Ticket;
+use super::ticket::{Patience, Ticket};
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::judge::{
@@ -79,6 +80,8 @@ struct Folded {
     lawful: bool,
     /// Whether the first request left has no answer because of a record, or a law, that is only believed.
     unconfirmed: bool,
+    /// Whether the first request left would be granted, once it has a lease.
+    unleased: bool,
 }
 
 enum Next {
@@ -139,6 +142,8 @@ impl<'a> Round<'a> {
         }
         let folded = self.fold();
         match folded.write {
+            // Boxed, for it is rare, and every lane's task would be made to hold it.
+            None if folded.unleased => Box::pin(self.take_lease()).await,
             None => self.confirm(folded).await,
             Some(_) => self.commit(folded).await,
         }
@@ -170,8 +175,13 @@ impl<'a> Round<'a> {
         let mut kept = VecDeque::new();
         let mut repeated: Vec<OperationId> = Vec::new();
         let mut unconfirmed = false;
+        let mut unleased = false;
         while let Some(ticket) = self.tickets.pop_front() {
-            match fold.judge(&ticket.ask) {
+            let judged = match ticket.patience() {
+                Patience::None | Patience::Over => fold.judge(&ticket.ask),
+                Patience::Waits => fold.judge_waiting(&ticket.ask),
+            };
+            match judged {
                 Judged::Answered(draft) if draft.certainty == Certainty::Fact => {
                     repeated.extend(draft.repeats().cloned());
                     self.shared
@@ -197,6 +207,11 @@ impl<'a> Round<'a> {
                 // What is found in a belief, or because of what is still to be written, has to be looked at again.
                 Judged::Limit { .. } | Judged::Unlawful(_) | Judged::Unfit { .. } => {
                     unconfirmed = drafts.is_empty();
+                    kept.push_back(ticket);
+                    break;
+                }
+                Judged::Unleased => {
+                    unleased = drafts.is_empty();
                     kept.push_back(ticket);
                     break;
                 }
@@ -229,6 +244,7 @@ impl<'a> Round<'a> {
             absent,
             lawful,
             unconfirmed,
+            unleased,
         }
     }
 
@@ -378,7 +394,7 @@ impl<'a> Round<'a> {
     async fn replace_lease(&mut self) -> Result<(), Fault> {
         let gone = self.granting.take();
         for ticket in &mut self.tickets {
-            if let Ask::Reserve(reserve, _, lease) = &mut ticket.ask
+            if let Ask::Reserve(reserve, _, Some(lease)) = &mut ticket.ask
                 && Some(*lease) == gone
             {
                 self.shared.leases.retire(*lease);

@@ -18,7 +18,7 @@ use super::lane::Shared;
 use super::lanes::Lanes;
 use super::leases::random_id;
 use super::store_clock::Wall;
-use super::ticket::{Progress, Ticket};
+use super::ticket::{Patience, Progress, Ticket};
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::judge::{Answer, Ask, SWEPT_OPERATIONS_MAX};
 use crate::domain::record::{LeaseId, Record};
@@ -300,7 +300,7 @@ impl Sweeper {
 
     async fn ask(&self, resource: &ResourceId, apart: Vec<OperationId>) -> Result<(), Fault> {
         let progress = Progress::default();
-        let (ticket, answer) = Ticket::new(Ask::Sweep(apart), progress);
+        let (ticket, answer) = Ticket::new(Ask::Sweep(apart), progress, Patience::None);
         self.lanes.submit(resource, ticket);
         match answer.await {
             Ok(Ok(Answer::Swept)) | Err(_) => Ok(()),

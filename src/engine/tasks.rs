@@ -46,6 +46,11 @@ impl Tasks {
         self.stopping.is_cancelled()
     }
 
+    /// Waits until new work is refused.
+    pub(super) async fn told_to_stop(&self) {
+        self.stopping.cancelled().await;
+    }
+
     /// Refuses new work and waits for what is under way. False: the limit came first.
     pub(super) async fn stop(&self, limit: Duration) -> bool {
         self.stopping.cancel();

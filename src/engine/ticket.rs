@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::facade::random_nonce;
 use super::{Boottime, Fault};
+use crate::domain::decision::{Decision, Verdict};
 use crate::domain::ids::Nonce;
 use crate::domain::judge::{Answer, Ask};
 use crate::domain::request::Purpose;
@@ -46,11 +47,23 @@ impl Progress {
     }
 }
 
+/// What becomes of a caller whose operation is in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It is told so.
+    None,
+    /// It waits, and asks again.
+    Waits,
+    /// It has waited, and is told so now.
+    Over,
+}
+
 /// A request in a lane.
 #[derive(Debug)]
 pub(super) struct Ticket {
     pub(super) ask: Ask,
     progress: Progress,
+    patience: Patience,
     reply: oneshot::Sender<Result<Answer, Fault>>,
 }
 
@@ -59,16 +72,28 @@ impl Ticket {
     pub(super) fn new(
         ask: Ask,
         progress: Progress,
+        patience: Patience,
     ) -> (Self, oneshot::Receiver<Result<Answer, Fault>>) {
         let (reply, answer) = oneshot::channel();
         (
             Self {
                 ask,
                 progress,
+                patience,
                 reply,
             },
             answer,
         )
+    }
+
+    /// Whether its caller waits while its operation is in progress.
+    pub(super) fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    /// Whether its caller is not told this now, but goes on waiting.
+    pub(super) fn goes_on(&self, decision: &Decision) -> bool {
+        self.patience == Patience::Waits && decision.verdict == Verdict::InProgress
     }
 
     /// Whether nobody wants it any more and nothing of it was sent.

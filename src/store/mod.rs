@@ -12,6 +12,7 @@ mod keys;
 mod lease;
 pub mod link;
 mod machine;
+mod resource_watch;
 mod session;
 mod story;
 pub mod sweep;

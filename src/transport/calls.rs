@@ -9,7 +9,7 @@ use crate::proto::v1 as pb;
 
 use super::convert::ask::{Moving, Reserving};
 use super::convert::page::Page;
-use super::convert::{answer, ask, counts, incident, machine, story};
+use super::convert::{answer, ask, counts, incident, machine, story, wait};
 use super::gate::Origin;
 use super::suspects::Suspects;
 
@@ -65,6 +65,7 @@ impl Calls {
         origin: &Origin,
     ) -> Result<pb::ReserveResponse, Fault> {
         let peer = origin.peer.clone();
+        let wait = wait::of_reserve(&request)?;
         let slowly = ask::reserve_is_slow(&request);
         let counted = self.counting();
         let ask = read(origin, slowly, move || {
@@ -75,9 +76,10 @@ impl Calls {
             self.suspects.look_at(resource, intent);
         }
         let engine = self.engine.get()?;
+        let caller = origin.caller_waiting(wait);
         let reserved = match ask {
-            Reserving::New(ask) => engine.reserve(ask, origin.caller).await?,
-            Reserving::Ride(ask) => engine.ride(*ask, origin.caller).await?,
+            Reserving::New(ask) => engine.reserve_or_wait(ask, wait, caller).await?,
+            Reserving::Ride(ask) => engine.ride_or_wait(*ask, wait, caller).await?,
         };
         Ok(answer::reserved(reserved))
     }
@@ -87,6 +89,7 @@ impl Calls {
         request: pb::TransitionRequest,
         origin: &Origin,
     ) -> Result<pb::TransitionResponse, Fault> {
+        let wait = wait::of_transition(&request)?;
         let counted = self.counting();
         let slowly = ask::transition_is_slow(&request);
         let peer = origin.peer.clone();
@@ -99,7 +102,10 @@ impl Calls {
         }
         let engine = self.engine.get()?;
         let decision = match ask {
-            Moving::Message(ask) => engine.transition(*ask, origin.caller).await?,
+            Moving::Message(ask) => {
+                let caller = origin.caller_waiting(wait);
+                engine.transition_or_wait(*ask, wait, caller).await?
+            }
             Moving::Claim(ask) => engine.complete(ask, origin.caller).await?,
         };
         Ok(pb::TransitionResponse {
@@ -147,9 +153,11 @@ impl Calls {
         request: pb::LookupRequest,
         origin: &Origin,
     ) -> Result<pb::LookupResponse, Fault> {
+        let wait = wait::of_lookup(&request)?;
         let (resource, ask) = ask::lookup(request)?;
         let engine = self.engine.get()?;
-        let known = engine.lookup(resource, ask, origin.caller).await?;
+        let caller = origin.caller_waiting(wait);
+        let known = engine.lookup_or_wait(resource, ask, wait, caller).await?;
         Ok(answer::known(known))
     }
 
@@ -309,6 +317,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::super::door::Peer;
+    use super::super::timeouts::Said;
     use super::*;
     use crate::engine::{Boottime, Caller};
 
@@ -338,6 +347,7 @@ mod tests {
             let deadline = arrived.plus(Duration::from_millis(50));
             let origin = Origin {
                 caller: Caller { arrived, deadline },
+                said: Said::within(Duration::from_millis(50)),
                 peer: Peer::unix(),
                 slow_digests: Arc::new(Semaphore::new(turns)),
             };

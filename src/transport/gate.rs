@@ -13,13 +13,16 @@ use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::{Boottime, Caller, Fault};
+use crate::engine::{Boottime, Caller, Fault, WAITERS_MAX};
 
 use super::convert::refused;
 use super::door::Peer;
+use super::timeouts::Said;
 
 /// Most calls under way at once. Over it a call is turned away at once: a queue would only hide that there is too much.
 pub(super) const CALLS_UNDER_WAY_MAX: u32 = 4096;
+// However many wait, half of the room stays for those who do not.
+const _: () = assert!(WAITERS_MAX * 2 <= CALLS_UNDER_WAY_MAX);
 /// Most bytes of messages held at once, those still being read included. The calls alone would bound them only by gigabytes.
 pub(super) const BYTES_HELD_MAX: u32 = 64 * 1024 * 1024;
 /// Contents digested at once on threads of their own: each takes memory many times its size while it is read.
@@ -42,9 +45,21 @@ pub struct Gate {
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub(super) caller: Caller,
+    /// How long the caller waits, as it said.
+    pub(super) said: Said,
     pub(super) peer: Peer,
     /// Taken while a large content is digested.
     pub(super) slow_digests: Arc<Semaphore>,
+}
+
+impl Origin {
+    /// The caller of a call that asks for a wait.
+    pub(super) fn caller_waiting(&self, wait: Duration) -> Caller {
+        Caller {
+            deadline: self.caller.arrived.plus(self.said.span_with(wait)),
+            ..self.caller
+        }
+    }
 }
 
 /// A call that may go on. Dropping it gives back its place.
@@ -58,7 +73,7 @@ pub(super) struct Admitted {
 
 /// What a door takes.
 pub(super) struct Terms {
-    pub(super) timeout: fn(&HeaderMap) -> Result<Duration, Fault>,
+    pub(super) timeout: fn(&HeaderMap) -> Result<Said, Fault>,
     pub(super) bytes_max: usize,
 }
 
@@ -102,7 +117,8 @@ impl Gate {
     {
         let arrived = Boottime::now();
         let place = self.take_place()?;
-        let deadline = arrived.plus((terms.timeout)(request.headers())?);
+        let said = (terms.timeout)(request.headers())?;
+        let deadline = arrived.plus(said.span());
         let (parts, body) = request.into_parts();
         let reading = tokio::time::timeout(deadline.left(), self.whole(body, terms.bytes_max));
         let (message, bytes) = reading.await.map_err(|_| Fault::DeadlinePassed)??;
@@ -114,6 +130,7 @@ impl Gate {
             message,
             origin: Origin {
                 caller: Caller { arrived, deadline },
+                said,
                 peer: peer.clone(),
                 slow_digests: Arc::clone(&self.slow_digests),
             },
@@ -192,7 +209,7 @@ mod tests {
     use super::*;
 
     const TERMS: Terms = Terms {
-        timeout: |_| Ok(Duration::from_secs(10)),
+        timeout: |_| Ok(Said::within(Duration::from_secs(10))),
         bytes_max: 4,
     };
 
@@ -268,7 +285,7 @@ mod tests {
         let silence = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
         let request = Request::new(StreamBody::new(silence));
         let terms = Terms {
-            timeout: |_| Ok(Duration::from_millis(20)),
+            timeout: |_| Ok(Said::within(Duration::from_millis(20))),
             ..TERMS
         };
         let fault = gate.admit(request, &Peer::unix(), terms).await.err();

@@ -22,8 +22,31 @@ const CONNECT_DIGITS_MAX: usize = 10;
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 const CONNECT_TIMEOUT: &str = "connect-timeout-ms";
 
+/// How long a caller waits, as far as it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Said(Option<Duration>);
+
+impl Said {
+    /// A caller that says so.
+    #[cfg(test)]
+    pub(super) fn within(span: Duration) -> Self {
+        Self(Some(span))
+    }
+
+    /// How long a call may take.
+    pub(super) fn span(self) -> Duration {
+        self.span_with(Duration::ZERO)
+    }
+
+    /// How long a call may take that asks for a wait.
+    pub(super) fn span_with(self, wait: Duration) -> Duration {
+        let span = self.0.unwrap_or(DEADLINE_DEFAULT + wait);
+        span.min(DEADLINE_MAX + wait)
+    }
+}
+
 /// As `grpc-timeout` says.
-pub(super) fn of_grpc(headers: &HeaderMap) -> Result<Duration, Fault> {
+pub(super) fn of_grpc(headers: &HeaderMap) -> Result<Said, Fault> {
     bounded(
         headers.get(GRPC_TIMEOUT),
         grpc_span,
@@ -33,7 +56,7 @@ pub(super) fn of_grpc(headers: &HeaderMap) -> Result<Duration, Fault> {
 }
 
 /// As `connect-timeout-ms` says.
-pub(super) fn of_connect(headers: &HeaderMap) -> Result<Duration, Fault> {
+pub(super) fn of_connect(headers: &HeaderMap) -> Result<Said, Fault> {
     bounded(
         headers.get(CONNECT_TIMEOUT),
         |text| digits(text, CONNECT_DIGITS_MAX).map(Duration::from_millis),
@@ -47,12 +70,12 @@ fn bounded(
     parse: fn(&str) -> Option<Duration>,
     name: &str,
     expected: &str,
-) -> Result<Duration, Fault> {
+) -> Result<Said, Fault> {
     let Some(value) = header else {
-        return Ok(DEADLINE_DEFAULT);
+        return Ok(Said(None));
     };
     let span = value.to_str().ok().and_then(parse);
-    span.map(|span| span.min(DEADLINE_MAX))
+    span.map(|span| Said(Some(span)))
         .ok_or_else(|| refused(format!("header {name}"), expected))
 }
 
@@ -84,13 +107,22 @@ mod tests {
             http::HeaderName::from_static(GRPC_TIMEOUT),
             HeaderValue::from_bytes(text.as_bytes()).unwrap(),
         )]);
-        of_grpc(&headers).ok()
+        of_grpc(&headers).ok().map(Said::span)
     }
 
     #[test]
     fn a_call_without_a_deadline_gets_ten_seconds() {
-        assert_eq!(of_grpc(&HeaderMap::new()), Ok(Duration::from_secs(10)));
-        assert_eq!(of_connect(&HeaderMap::new()), Ok(Duration::from_secs(10)));
+        for said in [of_grpc(&HeaderMap::new()), of_connect(&HeaderMap::new())] {
+            assert_eq!(said.unwrap().span(), Duration::from_secs(10));
+        }
+    }
+
+    #[test]
+    fn a_wait_comes_on_top_of_what_a_call_may_take_but_not_of_what_its_caller_says() {
+        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+        assert_eq!(Said(None).span_with(minute), Duration::from_secs(70));
+        assert_eq!(Said(Some(second)).span_with(minute), second);
+        assert_eq!(Said(Some(10 * minute)).span_with(minute), 2 * minute);
     }
 
     #[test]

@@ -34,3 +34,4 @@ mod spill;
 mod state;
 mod stories;
 mod timelines;
+mod waiting;

@@ -12,6 +12,7 @@ use fencepost::domain::request::{
 use fencepost::domain::token::{FencingToken, Timeline};
 use fencepost::engine::{Applied, Boottime, Caller, Engine, EngineOptions, Fault, Known, Reserved};
 use fencepost::store::{Endpoint, Prefix, Store, StoreOptions};
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::ask::{Ask, body, fresh_request};
@@ -250,6 +251,38 @@ impl Sidecar {
         let mut page = page.await.expect("incidents are listed").incidents;
         page.retain(|incident| incident.resource == *resource);
         page
+    }
+}
+
+/// What became of calls that may wait, each in a task of its own: who hangs up, drops it.
+pub(crate) type Waiting<T> = JoinHandle<Result<T, Fault>>;
+
+impl Sidecar {
+    /// A Transition that waits.
+    pub(crate) fn transition_waiting(&self, ask: &Ask, wait: Duration) -> Waiting<Decision> {
+        let (engine, ask) = (self.engine.clone(), ask.build());
+        tokio::spawn(async move { engine.transition_or_wait(ask, wait, caller()).await })
+    }
+
+    /// A Reserve that waits.
+    pub(crate) fn reserve_waiting(&self, ask: &Reserve, wait: Duration) -> Waiting<Reserved> {
+        let (engine, ask) = (self.engine.clone(), ask.clone());
+        tokio::spawn(async move { engine.reserve_or_wait(ask, wait, caller()).await })
+    }
+
+    /// A Lookup that waits.
+    pub(crate) fn lookup_waiting(
+        &self,
+        resource: &ResourceId,
+        operation: &str,
+        wait: Duration,
+    ) -> Waiting<Known> {
+        let operation = OperationId::parse(operation).expect("an operation id");
+        let (engine, resource) = (self.engine.clone(), resource.clone());
+        tokio::spawn(async move {
+            let asked = engine.lookup_or_wait(resource, operation.into(), wait, caller());
+            asked.await
+        })
     }
 }
 

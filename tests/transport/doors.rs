@@ -448,6 +448,7 @@ async fn age_validation_deliveries_and_counts_travel_the_wire() {
         resource: order(),
         operation_id: "old".into(),
         operation_time,
+        wait: None,
     };
     let known = client.lookup(lookup(at(1_000_000_000))).await.unwrap();
     assert_eq!(known.into_inner().state(), pb::OperationState::Expired);

@@ -183,6 +183,11 @@ impl Draft {
         }
     }
 
+    /// The verdict, if it judges.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        self.decision.as_ref().map(|decision| decision.verdict)
+    }
+
     fn amend(mut self, change: impl FnOnce(&mut Decision)) -> Self {
         if let Some(decision) = self.decision.as_mut() {
             change(decision);

@@ -18,8 +18,8 @@ use crate::domain::request::{Intent, Purpose, Reserve, Ride, Transition};
 /// Under which round the claim is to be held.
 #[derive(Clone, Copy, Debug)]
 enum Under<'a> {
-    /// A new one, on this lease.
-    New(&'a Reserve, LeaseId),
+    /// A new one, on this lease, if it is taken already.
+    New(&'a Reserve, Option<LeaseId>),
     /// One that the caller has.
     Held(&'a ReservationId),
 }
@@ -40,7 +40,7 @@ impl Fold<'_> {
         ask: &Reserve,
         intent: &Intent,
         nonce: Nonce,
-        lease: LeaseId,
+        lease: Option<LeaseId>,
     ) -> Judged {
         self.claimed(&Wish {
             intent,
@@ -231,8 +231,10 @@ impl Fold<'_> {
         if let Some(limit) = self.too_many_open(&open) {
             return limit;
         }
-        if let Under::New(ask, lease) = wish.under {
-            self.begin_round(ask, wish.nonce, lease);
+        match wish.under {
+            Under::New(_, None) => return Judged::Unleased,
+            Under::New(ask, Some(lease)) => self.begin_round(ask, wish.nonce, lease),
+            Under::Held(_) => {}
         }
         if let Some(round) = self.record.round.as_mut() {
             round.claimed = Some(open.intent.operation.clone());

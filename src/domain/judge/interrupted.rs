@@ -65,6 +65,9 @@ impl Fold<'_> {
     /// Counts another delivery of an open operation with its answer, which tells how many there were.
     pub(super) fn delivered_again(&mut self, open: &OpenOperation, draft: Draft) -> Judged {
         let id = &open.intent.operation;
+        if self.caller_waits && draft.verdict() == Some(Verdict::InProgress) {
+            return Judged::Answered(Box::new(draft));
+        }
         *self.again.entry(id.clone()).or_default() += 1;
         let deliveries = self.open_deliveries(open);
         Judged::Answered(Box::new(draft.deliveries(deliveries).repeating(id)))

@@ -59,8 +59,8 @@ const _: () = assert!(2 + 2 * FOLD_REQUESTS_MAX < FOLD_WRITES_MAX);
 /// One request, with what was drawn for it.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// Reserve; the nonce names the round if it is granted, on this lease.
-    Reserve(Reserve, Nonce, LeaseId),
+    /// Reserve; the nonce names the round if it is granted, on this lease. `None`: none is taken before it is needed.
+    Reserve(Reserve, Nonce, Option<LeaseId>),
     /// Reserve of a claim on a round that its holder has; the nonce tells this request's success from another's.
     Ride(Box<Ride>, Nonce),
     /// Release; the nonce tells this request's success from another's.
@@ -128,6 +128,8 @@ pub enum Judged {
     Answered(Box<Draft>),
     /// It has to wait for the next commit.
     Later,
+    /// It would be granted, and brought no lease; nothing of it was taken up.
+    Unleased,
     /// It cannot be judged by the law as it is believed to be; nothing of it was taken up.
     Unlawful(Unlawful),
     /// It can never work as asked; nothing of it was taken up.
@@ -184,6 +186,8 @@ pub struct Fold<'a> {
     absent: BTreeSet<OperationId>,
     /// How often each finished operation was delivered again in this fold.
     again: BTreeMap<OperationId, u32>,
+    /// Whether the caller of the request that is judged goes on waiting while its operation is in progress.
+    caller_waits: bool,
     requests: usize,
     bytes: usize,
 }
@@ -215,9 +219,19 @@ impl<'a> Fold<'a> {
             sweeping: false,
             absent: BTreeSet::new(),
             again: BTreeMap::new(),
+            caller_waits: false,
             requests: 0,
             bytes: 0,
         }
+    }
+
+    /// Judges the next request of a caller that waits: that its operation is in progress is not told to it now, so that this is
+    /// no answer to its delivery.
+    pub fn judge_waiting(&mut self, ask: &Ask) -> Judged {
+        self.caller_waits = true;
+        let judged = self.judge(ask);
+        self.caller_waits = false;
+        judged
     }
 
     /// Judges the next request.

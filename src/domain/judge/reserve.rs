@@ -22,7 +22,12 @@ pub(super) fn busy_retry(ttl: Ttl) -> Duration {
 }
 
 impl Fold<'_> {
-    pub(super) fn reserve(&mut self, ask: &Reserve, nonce: Nonce, lease: LeaseId) -> Judged {
+    pub(super) fn reserve(
+        &mut self,
+        ask: &Reserve,
+        nonce: Nonce,
+        lease: Option<LeaseId>,
+    ) -> Judged {
         if let Some(intent) = &ask.intent {
             return self.claim(ask, intent, nonce, lease);
         }
@@ -45,6 +50,9 @@ impl Fold<'_> {
             // Overwriting the key would keep its creation, and the new round would get the old one's token.
             return Judged::Later;
         }
+        let Some(lease) = lease else {
+            return Judged::Unleased;
+        };
         self.begin_round(ask, nonce, lease);
         answered(self.holding(self.showing(granted_now())))
     }

@@ -65,6 +65,7 @@ impl Fold<'_> {
                 draft.told_only(self.bare_snapshot(Arc::default())),
             )),
             other @ (Judged::Later
+            | Judged::Unleased
             | Judged::Unlawful(_)
             | Judged::Unfit { .. }
             | Judged::Limit { .. }) => other,

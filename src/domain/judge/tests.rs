@@ -28,4 +28,5 @@ mod sequences;
 mod states;
 mod stories;
 mod versions;
+mod waiting;
 mod wishes;

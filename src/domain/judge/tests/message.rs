@@ -217,7 +217,7 @@ impl Message {
                     holder: None,
                     intent: Some(Box::new(self.intent())),
                 };
-                Ask::Reserve(reserve, nonce, LEASE)
+                Ask::Reserve(reserve, nonce, Some(LEASE))
             }
         }
     }
@@ -231,7 +231,7 @@ pub(super) fn reserve_as(resource: &ResourceId, request: u8, nonce: Nonce) -> As
         holder: None,
         intent: None,
     };
-    Ask::Reserve(reserve, nonce, LEASE)
+    Ask::Reserve(reserve, nonce, Some(LEASE))
 }
 
 /// Completes the claim of a round.

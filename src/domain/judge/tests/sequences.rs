@@ -319,6 +319,7 @@ impl World {
                         later.push_back(asked);
                     }
                     Judged::Limit { what, .. } => panic!("{what}"),
+                    Judged::Unleased => panic!("every request brings a lease here"),
                 }
             }
             self.sidecars[sidecar].waiting = again;

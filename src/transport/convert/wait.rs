@@ -1,0 +1,89 @@
+//! How long a call may wait for an operation that is in progress.
+
+use std::time::Duration;
+
+use prost_types::Duration as Wire;
+
+use crate::engine::{Fault, WAIT_MAX};
+use crate::proto::v1 as pb;
+
+use super::{at, refused, span};
+
+/// Of a Reserve.
+pub(crate) fn of_reserve(request: &pb::ReserveRequest) -> Result<Duration, Fault> {
+    for_an_operation(request.wait, request.intent.as_ref())
+}
+
+/// Of a Transition.
+pub(crate) fn of_transition(request: &pb::TransitionRequest) -> Result<Duration, Fault> {
+    for_an_operation(request.wait, request.intent.as_ref())
+}
+
+/// Of a Lookup.
+pub(crate) fn of_lookup(request: &pb::LookupRequest) -> Result<Duration, Fault> {
+    wait(request.wait)
+}
+
+fn for_an_operation(wire: Option<Wire>, intent: Option<&pb::Intent>) -> Result<Duration, Fault> {
+    let span = wait(wire)?;
+    if !span.is_zero() && intent.is_none() {
+        return Err(refused(
+            "wait",
+            "must be absent without an intent: only an operation in progress is waited for",
+        ));
+    }
+    Ok(span)
+}
+
+fn wait(wire: Option<Wire>) -> Result<Duration, Fault> {
+    let span = at("wait", wire.map_or(Ok(Duration::ZERO), span::from_wire))?;
+    if span > WAIT_MAX {
+        let most = humantime::format_duration(WAIT_MAX);
+        return Err(refused("wait", format!("is too long; the most is {most}")));
+    }
+    Ok(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup(seconds: i64, nanos: i32) -> Result<Duration, String> {
+        let wait = Some(Wire { seconds, nanos });
+        let request = pb::LookupRequest {
+            wait,
+            ..pb::LookupRequest::default()
+        };
+        of_lookup(&request).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn a_wait_is_neither_negative_nor_longer_than_its_limit() {
+        assert_eq!(of_lookup(&pb::LookupRequest::default()), Ok(Duration::ZERO));
+        assert_eq!(lookup(0, 0), Ok(Duration::ZERO));
+        assert_eq!(lookup(600, 0), Ok(WAIT_MAX));
+        let long = lookup(600, 1).unwrap_err();
+        assert!(long.contains("the most is 10m"), "{long}");
+        assert!(lookup(-1, 0).unwrap_err().contains("negative"));
+    }
+
+    #[test]
+    fn only_what_names_an_operation_waits() {
+        let wait = |seconds| Some(Wire { seconds, nanos: 0 });
+        let mut reserve = pb::ReserveRequest {
+            wait: wait(1),
+            ..pb::ReserveRequest::default()
+        };
+        let told = of_reserve(&reserve).unwrap_err().to_string();
+        assert!(told.starts_with("wait must be absent"), "{told}");
+        reserve.intent = Some(pb::Intent::default());
+        assert_eq!(of_reserve(&reserve), Ok(Duration::from_secs(1)));
+        let mut complete = pb::TransitionRequest {
+            wait: wait(1),
+            ..pb::TransitionRequest::default()
+        };
+        assert!(of_transition(&complete).is_err());
+        complete.wait = wait(0);
+        assert_eq!(of_transition(&complete), Ok(Duration::ZERO));
+    }
+}
