@@ -9,7 +9,8 @@ use crate::domain::claim::{Carried, OpenOperation, RETURNED_OPERATIONS_MAX, Seat
 use crate::domain::decision::{IncidentId, Rule, Verdict};
 use crate::domain::digest::{Beside, ContentDigest};
 use crate::domain::ids::{Nonce, OperationId};
-use crate::domain::record::{Deliveries, Operation, RoundEnd};
+use crate::domain::outcome::StoredResult;
+use crate::domain::record::{Deliveries, Operation, Raised, RoundEnd};
 use crate::domain::request::{
     Afterwards, Complete, Identity, Intent, Interrupted, Left, Transition,
 };
@@ -100,27 +101,9 @@ impl Fold<'_> {
         let rule = self.take_effect(&terms);
         let result = ask.result.clone().unwrap_or_default();
         let operation = Operation {
-            id: open.intent.operation.clone(),
-            digest: open.intent.digest.clone(),
-            verdict: Verdict::Applied,
-            rule,
-            result: result.clone(),
-            time_ms: self.when.wall_ms,
-            mark: nonce.mark(),
             round: Some(open.claim.round),
-            state: None,
-            expected: Vec::new(),
             raised: open.claim.raised,
-            resolved: None,
-            fields: open.fields.clone().salted_by(open.claim.nonce.mark()),
-            expiry: Some(self.when.operation_expiry()),
-            deliveries: Deliveries::default(),
-            event: open.judged.as_ref().map(|judged| judged.event.clone()),
-            machine: open.judged.as_ref().map(|judged| judged.version),
-            keeps_retrying: open
-                .judged
-                .as_ref()
-                .is_some_and(|judged| judged.keeps_retrying),
+            ..self.settled(open, nonce, (Verdict::Applied, rule), result.clone())
         };
         // Whether another operation did the same was looked for at the grant, which brought the content.
         let draft = verdict_draft(&operation)
@@ -191,6 +174,37 @@ impl Fold<'_> {
         let at = open.position(|open| open.intent.operation == *id)?;
         self.changed = true;
         Some(self.record.open.remove(at))
+    }
+
+    /// An open operation as it is stored when it is finished.
+    pub(super) fn settled(
+        &self,
+        open: &OpenOperation,
+        nonce: Nonce,
+        (verdict, rule): (Verdict, Rule),
+        result: StoredResult,
+    ) -> Operation {
+        let judged = open.judged.as_ref();
+        Operation {
+            id: open.intent.operation.clone(),
+            digest: open.intent.digest.clone(),
+            verdict,
+            rule,
+            result,
+            time_ms: self.when.wall_ms,
+            mark: nonce.mark(),
+            round: None,
+            state: None,
+            expected: Vec::new(),
+            raised: Raised::default(),
+            resolved: None,
+            fields: open.fields.clone().salted_by(open.claim.nonce.mark()),
+            expiry: Some(self.when.operation_expiry()),
+            deliveries: Deliveries::default(),
+            event: judged.map(|judged| judged.event.clone()),
+            machine: judged.map(|judged| judged.version),
+            keeps_retrying: judged.is_some_and(|judged| judged.keeps_retrying),
+        }
     }
 
     /// Makes the move that the law has allowed.

@@ -8,7 +8,7 @@ use crate::domain::claim::{Finding, OpenOperation, Resolution};
 use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::ids::Nonce;
 use crate::domain::outcome::StoredResult;
-use crate::domain::record::{Deliveries, Operation, Raised};
+use crate::domain::record::Operation;
 use crate::domain::request::{Left, Resolve, Running};
 
 impl Fold<'_> {
@@ -161,30 +161,13 @@ impl Fold<'_> {
             }
             Finding::Refused => (Verdict::Rejected, Rule::Voided, StoredResult::default()),
         };
+        let settled = self.settled(open, nonce, (verdict, rule), result);
         self.keep(Operation {
-            id: ask.operation.clone(),
-            digest: open.intent.digest.clone(),
-            verdict,
-            rule,
-            result,
-            time_ms: self.when.wall_ms,
-            mark: nonce.mark(),
-            round: None,
             state: (verdict != Verdict::Applied)
                 .then(|| self.record.state.clone())
                 .flatten(),
-            expected: Vec::new(),
-            raised: Raised::default(),
             resolved: Some(resolution),
-            fields: open.fields.clone().salted_by(open.claim.nonce.mark()),
-            expiry: Some(self.when.operation_expiry()),
-            deliveries: Deliveries::default(),
-            event: open.judged.as_ref().map(|judged| judged.event.clone()),
-            machine: open.judged.as_ref().map(|judged| judged.version),
-            keeps_retrying: open
-                .judged
-                .as_ref()
-                .is_some_and(|judged| judged.keeps_retrying),
+            ..settled
         });
     }
 }
