@@ -122,6 +122,9 @@ impl Caller for Noter {
         let operation = self.fresh.next();
         let mut request = transition(&self.resource, work::MOVES[0]);
         let intent = request.intent.as_mut().ok_or("a request has an intent")?;
+        // Each note says something else, as it would.
+        let content = work::content(&self.resource, &operation);
+        intent.content = Some(Content::Json(content.into_bytes().into()));
         intent.operation_id = operation;
         intent.from_states = vec![work::MOVES[0].to.to_owned()];
         intent.r#move = Some(pb::Move::default());

@@ -88,17 +88,21 @@ pub struct When {
     pub now: StoreTime,
     /// How long.
     pub keeping: Keeping,
+    /// By how much the store's clock may be further on for another sidecar that has run for longer.
+    pub lag: Duration,
 }
 
 impl When {
     /// Until when an operation that is decided now is replayable.
     pub(super) fn operation_expiry(&self) -> StoreTime {
-        self.now.until(self.keeping.operations)
+        let span = self.keeping.operations.saturating_add(self.lag);
+        self.now.until(span)
     }
 
     /// Until when an incident that is raised now is kept.
     pub(super) fn incident_expiry(&self) -> StoreTime {
-        self.now.until(self.keeping.incidents)
+        let span = self.keeping.incidents.saturating_add(self.lag);
+        self.now.until(span)
     }
 
     /// How wrong a sender's clock may be.
@@ -143,6 +147,7 @@ mod tests {
                 operations: HOUR,
                 ..Keeping::default()
             },
+            lag: Duration::ZERO,
         }
     }
 

@@ -181,6 +181,8 @@ impl<'a> Round<'a> {
                 Patience::None | Patience::Over => fold.judge(&ticket.ask),
                 Patience::Waits => fold.judge_waiting(&ticket.ask),
             };
+            // An operation that is nowhere in the record may have a key of its own.
+            let sure = self.fresh && standing.knows_absent(fold.absent());
             match judged {
                 Judged::Answered(draft) if draft.certainty == Certainty::Fact => {
                     repeated.extend(draft.repeats().cloned());
@@ -191,15 +193,15 @@ impl<'a> Round<'a> {
                     drafts.push(*draft);
                     kept.push_back(ticket);
                 }
-                Judged::Limit { what, limit } if self.fresh && drafts.is_empty() => {
+                Judged::Limit { what, limit } if sure && drafts.is_empty() => {
                     self.shared
                         .answer(ticket, Err(Fault::LimitMet { what, limit }));
                 }
-                Judged::Unlawful(unlawful) if law_fresh && drafts.is_empty() => {
+                Judged::Unlawful(unlawful) if sure && law_fresh && drafts.is_empty() => {
                     let fault = Fault::of_law(self.resource.kind(), unlawful);
                     self.shared.answer(ticket, Err(fault));
                 }
-                Judged::Unfit { field, reason } if self.fresh && drafts.is_empty() => {
+                Judged::Unfit { field, reason } if sure && drafts.is_empty() => {
                     let (field, reason) = (field.to_owned(), reason.to_owned());
                     self.shared
                         .answer(ticket, Err(Fault::InvalidField { field, reason }));

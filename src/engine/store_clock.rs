@@ -10,8 +10,13 @@ use std::time::Duration;
 use tracing::error;
 
 use super::clock::{Boottime, Clock};
+use super::sweeper::look_every;
 use crate::domain::retention::{CLOCK_BOUND, Keeping, StoreTime, When};
 use crate::store::StoredClock;
+
+/// A sidecar may know of so many looks more than one that has just come: one look's time that was not written down because
+/// nothing was pending, one that was not yet worth a write, and one until it looks again.
+const LAG_LOOKS: u32 = 3;
 
 /// What this sidecar knows of the store's clock. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -69,6 +74,7 @@ impl StoreClock {
             wall_ms: self.clock.wall_ms(),
             now: StoreTime::from_seconds(self.now_ms() / 1000),
             keeping: self.keeping,
+            lag: LAG_LOOKS * look_every(self.keeping),
         }
     }
 
@@ -92,6 +98,20 @@ impl StoreClock {
             known.said_ms = said_ms;
             known.at = now;
         }
+    }
+
+    /// Goes back to what the clock in etcd says: while nothing is stored that has an end, no time is counted. Else a sidecar
+    /// that had been idle for long would be far ahead of one that comes, and remove what that one has just stored. Answers
+    /// how much is not counted, in milliseconds.
+    pub(super) fn stand_still_at(&self, said_ms: u64) -> u64 {
+        let now = self.clock.boottime();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let reckoned = known
+            .said_ms
+            .saturating_add(milliseconds(now.since(known.at)));
+        known.said_ms = said_ms;
+        known.at = now;
+        reckoned.saturating_sub(said_ms)
     }
 
     /// Compares the time of day with what is known, and says loudly if it cannot be right. Retention does not follow it, but

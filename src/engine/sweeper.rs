@@ -44,6 +44,11 @@ const PAGE_PAUSE: Duration = Duration::from_millis(10);
 /// Resources swept at once.
 const SWEPT_AT_ONCE_MAX: usize = 32;
 
+/// How often the clock is looked at.
+pub(super) fn look_every(keeping: Keeping) -> Duration {
+    (keeping.operations / LOOKS_PER_RETENTION).min(LOOK_EVERY_MAX)
+}
+
 /// What a look came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
@@ -64,6 +69,8 @@ pub(super) struct Sweeper {
     pending: Arc<AtomicBool>,
     /// When this sidecar last looked through all keys, in milliseconds of the store's clock; 0: never.
     looked_through_ms: Arc<AtomicU64>,
+    /// What passed since then and was not counted, since nothing was pending; in milliseconds.
+    uncounted_ms: Arc<AtomicU64>,
 }
 
 /// The right to sweep.
@@ -79,13 +86,13 @@ impl Sweeper {
             // Until it has looked: somebody else may have stored something.
             pending: Arc::new(AtomicBool::new(true)),
             looked_through_ms: Arc::default(),
+            uncounted_ms: Arc::default(),
         }
     }
 
     /// Looks for ever.
     pub(super) async fn run(self) {
-        let retention = self.shared.clock.keeping().operations;
-        let every = (retention / LOOKS_PER_RETENTION).min(LOOK_EVERY_MAX);
+        let every = look_every(self.shared.clock.keeping());
         loop {
             // Sidecars that were started together do not look together.
             let part = u32::from(Uuid::new_v4().as_bytes()[0]) % SPREAD_PARTS;
@@ -113,11 +120,14 @@ impl Sweeper {
             },
             |(said, _)| said,
         );
+        let stored_now_ms = stored.now_ms;
         let mut seen = read.clock.map(|(_, revision)| revision);
         let mut swept = Swept::default();
         let every = milliseconds(clock.keeping().operations / SWEEPS_PER_RETENTION);
         let looked_ms = self.looked_through_ms.load(Ordering::Acquire);
-        let due = now_ms >= stored.swept_ms.max(looked_ms).saturating_add(every);
+        let uncounted_ms = self.uncounted_ms.load(Ordering::Acquire);
+        let due = now_ms.saturating_add(uncounted_ms)
+            >= stored.swept_ms.max(looked_ms).saturating_add(every);
         if wall == Wall::Sound && due && !read.sweeping {
             let kept = self.shared.kept_something.swap(false, Ordering::AcqRel);
             let (found, pending, turn) = self.look_through().await?;
@@ -125,12 +135,17 @@ impl Sweeper {
             self.pending.store(pending || kept, Ordering::Release);
             if swept.looked_through {
                 self.looked_through_ms.store(now_ms, Ordering::Release);
+                self.uncounted_ms.store(0, Ordering::Release);
                 stored.swept_ms = now_ms;
             }
             if let Some(turn) = turn {
                 // Others may have moved the clock while this took its time.
                 let again = store.read_clock().await?;
                 seen = again.clock.map(|(_, revision)| revision);
+                if let Some((said, _)) = again.clock {
+                    clock.learn(said.now_ms);
+                    stored.swept_ms = stored.swept_ms.max(said.swept_ms);
+                }
                 let moved = self.move_on(seen, stored).await;
                 // It ends by itself if this is lost.
                 drop(store.lease_revoke(turn.lease).await);
@@ -142,6 +157,9 @@ impl Sweeper {
         let behind = now_ms.saturating_sub(stored.now_ms);
         if pending && behind >= milliseconds(LOOK_EVERY_MAX / 2).min(every / 4) {
             self.move_on(seen, stored).await?;
+        } else if !pending && seen.is_some() {
+            let more_ms = clock.stand_still_at(stored_now_ms);
+            self.uncounted_ms.fetch_add(more_ms, Ordering::AcqRel);
         }
         Ok(swept)
     }

@@ -18,7 +18,7 @@ use crate::support::claim::{applied, evidence, judged, replayed};
 use crate::support::engines;
 use crate::support::fault::{Action, Rpc};
 use crate::support::sidecar::Sidecar;
-use fencepost::domain::ids::ResourceId;
+use fencepost::domain::ids::{EventName, ResourceId};
 
 /// Copies of one message at once.
 const COPIES: usize = 10;
@@ -399,7 +399,32 @@ async fn a_claimed_event_completes_under_the_version_in_force(backend: Backend) 
     assert!(one.incidents(&bulb).await.is_empty());
 }
 
+// A completing that is repeated finds what it did, wherever that is kept by now.
+async fn an_outcome_that_left_the_record_is_replayed_at_a_sidecar_that_does_not_know_it(
+    backend: Backend,
+) {
+    let [one, two] = [backend.sidecar().await, backend.sidecar().await];
+    let kind = format!("bulb-{}", fresh_resource().id());
+    one.install(&format!(
+        "kind: {kind}\nversion: 1\nretention: 1h\n\
+         states: {{ off: {{}}, on: {{ final: true }}, broken: {{ final: true }} }}\n\
+         events:\n  make: {{ creates: off }}\n  push: {{ from: [off], to: on }}\n  fail: {{ from: [off], to: broken }}\n"
+    ))
+    .await;
+    let bulb = resource_of(&kind, "1");
+    applied(&one.transition(&ask(&bulb, "m").event("make")).await);
+    let push = ask(&bulb, "p").event("push");
+    let grant = one.hold(&push.claim()).await;
+    let large = "x".repeat(3_000);
+    let mut failed = push.clone().under(&grant.id).result(&large);
+    failed.0.outcome = Some(EventName::parse("fail").unwrap());
+    applied(&one.transition(&failed).await);
+    assert_eq!(one.state(&bulb).await, "broken");
+    replayed(&two.transition(&failed).await, &body(&large));
+}
+
 engines! {
+    an_outcome_that_left_the_record_is_replayed_at_a_sidecar_that_does_not_know_it,
     a_claimed_event_completes_under_the_version_in_force,
     the_counts_of_a_claim_add_up,
     of_ten_copies_at_once_one_is_told_to_run_it_and_all_get_its_result,

@@ -301,6 +301,7 @@ fn time_to_judge(law: &Law) -> Duration {
     let absent = judge::Standing::absent();
     let timeline = Timeline::first(nonce, 1);
     let when = When {
+        lag: Duration::ZERO,
         wall_ms: 1,
         now: StoreTime::from_seconds(1),
         keeping: Keeping::default(),

@@ -477,6 +477,28 @@ async fn what_an_event_leaves_out_of_its_digest_tells_no_two_messages_apart(back
     );
 }
 
+// Whoever asks, and whatever is known of the operation already.
+async fn a_part_that_counts_and_lacks_is_told_also_when_the_operation_is_done(backend: Backend) {
+    let one = backend.sidecar().await;
+    let (two, _plan) = deaf(&backend).await;
+    let kind = fresh_kind();
+    one.install(&bill(&kind, 1, "{ include: [/amount] }")).await;
+    let bill = resource(&kind, "1");
+    applied(&one.transition(&make(&bill)).await);
+    applied(&two.transition(&pay(&bill, r#"{"amount": 10}"#)).await);
+    for sidecar in [&one, &two] {
+        let lacking = sidecar.try_transition(&pay(&bill, r#"{"note": 1}"#)).await;
+        assert!(
+            matches!(&lacking, Err(Fault::InvalidField { reason, .. }) if reason.contains("/amount")),
+            "{lacking:?}"
+        );
+        let again = sidecar
+            .transition(&pay(&bill, r#"{"amount": 10, "note": 1}"#))
+            .await;
+        replayed(&again, &StoredResult::default());
+    }
+}
+
 async fn what_is_compared_is_what_was_stored_under_every_version(backend: Backend) {
     let one = backend.sidecar().await;
     let (two, _plan) = deaf(&backend).await;
@@ -540,7 +562,8 @@ async fn a_machine_says_how_long_its_operations_are_kept(backend: Backend) {
     }
     let end = ask(&ended, "end").event("end");
     applied(&one.transition(&end).await);
-    let step = Duration::from_secs(65 * 60);
+    // An hour, and what sidecars may know differently of the time.
+    let step = Duration::from_secs(95 * 60);
     clock.pass(step);
     for sidecar in [&one, &two] {
         sidecar.engine.sweep().await.expect("a sweep is made");
@@ -563,6 +586,7 @@ async fn a_machine_says_how_long_its_operations_are_kept(backend: Backend) {
 }
 
 engines! {
+    a_part_that_counts_and_lacks_is_told_also_when_the_operation_is_done,
     what_an_event_leaves_out_of_its_digest_tells_no_two_messages_apart,
     what_is_compared_is_what_was_stored_under_every_version,
     a_machine_says_how_long_its_operations_are_kept,

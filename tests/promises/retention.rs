@@ -21,7 +21,7 @@ use crate::support::sidecar::Sidecar;
 const RETENTION: Duration = Duration::from_secs(3600);
 const INCIDENT_RETENTION: Duration = Duration::from_secs(2 * 3600);
 /// Longer than the retention with all that is added to it.
-const OVER: Duration = Duration::from_secs(3630);
+const OVER: Duration = Duration::from_secs(4400);
 /// Resources of a single use.
 const ONCE: usize = 3_000;
 const RESERVED: usize = 500;
@@ -139,6 +139,35 @@ async fn an_idle_store_is_looked_through_without_a_write(backend: Backend) {
         assert_eq!(plan.counts().since(&asked).of(Rpc::LeaseGrant), 0);
     }
     assert_eq!(sidecars[1].state(&resource).await, "open");
+}
+
+// Time that one has counted while nothing had an end is no time for what another stores then.
+async fn a_sidecar_that_was_idle_for_long_removes_nothing_of_one_that_comes(backend: Backend) {
+    let (idle, new) = (Clock::default(), Clock::default());
+    let (one, _plan) = backend.keeping(options(&idle)).await;
+    swept(&one.engine).await;
+    for _ in 0..3 {
+        idle.pass(OVER);
+        swept(&one.engine).await;
+    }
+    let (two, _plan) = backend.keeping(options(&new)).await;
+    let resource = fresh_resource();
+    recorded(&two.transition(&ask(&resource, "remind")).await);
+    for _ in 0..2 {
+        one.engine.sweep().await.expect("a sweep is made");
+        two.engine.sweep().await.expect("a sweep is made");
+    }
+    for sidecar in [&one, &two] {
+        let known = sidecar.lookup(&resource, "remind").await;
+        assert_eq!(known.state, OperationState::DoneEmpty);
+    }
+    // Each of them sees the time pass, and after it the operation is gone.
+    for clock in [&idle, &new] {
+        clock.pass(OVER);
+    }
+    swept(&two.engine).await;
+    let known = one.lookup(&resource, "remind").await;
+    assert_eq!(known.state, OperationState::NeverSeen);
 }
 
 async fn memory_tells_nothing_that_another_sidecar_has_removed(backend: Backend) {
@@ -317,7 +346,7 @@ async fn what_passed_is_known_to_those_who_come_later_and_what_nobody_saw_is_not
     swept(&two.engine).await;
     let known = two.lookup(&resource, "old").await;
     assert_eq!(known.state, OperationState::DoneEmpty);
-    second.pass(RETENTION / 3);
+    second.pass(RETENTION / 2);
     swept(&two.engine).await;
     let known = two.lookup(&resource, "old").await;
     assert_eq!(known.state, OperationState::NeverSeen);
@@ -423,6 +452,7 @@ async fn deliveries_add_up_and_are_counted_without_a_write(backend: Backend) {
 }
 
 engines! {
+    a_sidecar_that_was_idle_for_long_removes_nothing_of_one_that_comes,
     a_live_move_and_a_sweep_do_not_undo_each_other,
     a_removed_operation_is_refused_by_its_age_or_by_the_state,
     a_sidecar_whose_clock_is_behind_or_jumps_removes_nothing,

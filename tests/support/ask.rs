@@ -67,7 +67,7 @@ pub(crate) fn body(body: impl AsRef<[u8]>) -> StoredResult {
 
 /// A Transition in the making. Until it is told otherwise: run once, with a fixed content and no result.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask(Transition);
+pub(crate) struct Ask(pub(crate) Transition);
 
 /// Begins one.
 pub(crate) fn ask(resource: &ResourceId, operation: &str) -> Ask {

@@ -229,6 +229,7 @@ fn decide(standing: &Standing, timeline: Timeline, ask: Transition) -> Outcome<C
 /// When it is decided; which moment that is costs nothing.
 fn now() -> When {
     When {
+        lag: Duration::ZERO,
         wall_ms: 1,
         now: StoreTime::from_seconds(1),
         keeping: Keeping::default(),

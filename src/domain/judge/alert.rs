@@ -121,7 +121,8 @@ impl Fold<'_> {
             last_ms: self.when.wall_ms,
             last_digest: None,
             closing: None,
-            expiry: Some(self.when.incident_expiry()),
+            // Until a person has looked into it, a claim that died holds up its resource, however long that takes.
+            expiry: (rule != Rule::ClaimDied).then(|| self.when.incident_expiry()),
         }
     }
 

@@ -308,6 +308,8 @@ impl Draft {
     pub(super) fn told_only(mut self, now: Self) -> Self {
         self.certainty = Certainty::Confirm;
         self.repeats = None;
+        // No round ends by it, so no lease comes free.
+        self.freed = None;
         self.now = now.now;
         self.incident(None)
     }

@@ -140,15 +140,20 @@ impl<'a> Fold<'a> {
 
     /// Whether the law in force has the state that a claim leads to.
     pub(super) fn has_place_for(&self, terms: &Terms<'_>) -> Result<(), Unlawful> {
-        match (self.law, terms.to) {
-            (Law::Machine(machine), Some(to)) if !machine.has_state(to) => {
+        let begins = terms.initial.filter(|_| self.record.state.is_none());
+        let leads = [terms.to, begins].into_iter().flatten();
+        let Law::Machine(machine) = self.law else {
+            return Ok(());
+        };
+        match leads.into_iter().find(|to| !machine.has_state(to)) {
+            None => Ok(()),
+            Some(to) => {
                 let version = machine.version();
                 Err(Unlawful::Mismatch(format!(
                     "the claimed operation leads to state {to}, which version {version} of the machine does not have: \
                      apply a higher version that has it, or whose `map` says what stands for it"
                 )))
             }
-            (Law::Machine(_) | Law::NoFile | Law::Unreadable(_), _) => Ok(()),
         }
     }
 }

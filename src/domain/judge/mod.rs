@@ -242,6 +242,10 @@ impl<'a> Fold<'a> {
         }
         self.requests += 1;
         let mut judged = self.judge_now(ask);
+        if matches!(judged, Judged::Unlawful(_)) {
+            // That rests on the law, whoever asked it; it has to be confirmed before anybody is told.
+            self.lawful = true;
+        }
         if let Judged::Answered(draft) = &mut judged
             && self.writes()
         {

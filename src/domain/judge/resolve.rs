@@ -2,7 +2,7 @@
 
 use super::interrupted::Condition;
 use super::law::Terms;
-use super::transition::Obstacle;
+use super::transition::{Objection, Obstacle};
 use super::{Draft, Fold, Judged, Known, ReservationChange};
 use crate::domain::claim::{Finding, OpenOperation, Resolution};
 use crate::domain::decision::{Layer, Rule, Verdict};
@@ -120,10 +120,21 @@ impl Fold<'_> {
             return Some(answered(self.showing(self.busy(round))));
         }
         let creates = open.judged.is_some() && open.intent.from.is_empty();
-        let allowed = if creates && self.record.state.is_none() {
-            Ok(())
-        } else {
-            self.allows(&terms)
+        let allowed = match &self.record.state {
+            // What was to be created was created by something else.
+            Some(_) if creates => {
+                let (verdict, rule) = (Verdict::Rejected, Rule::Passed);
+                Err(Obstacle::Objection(Objection::new(
+                    verdict,
+                    rule,
+                    Layer::State,
+                )))
+            }
+            None if creates => self.allows(&Terms {
+                moves: false,
+                ..terms
+            }),
+            Some(_) | None => self.allows(&terms),
         };
         match allowed {
             Ok(()) => None,

@@ -84,12 +84,13 @@ impl Standing {
     /// Notes which operations were looked for in keys of their own, at this very revision, and not found.
     #[must_use]
     pub fn with_absent(mut self, looked_for: impl IntoIterator<Item = OperationId>) -> Self {
-        let kept_apart = &self.kept_apart;
-        self.known_absent.extend(
-            looked_for
-                .into_iter()
-                .filter(|id| !kept_apart.contains_key(id)),
-        );
+        for id in looked_for {
+            if !self.seen_apart.contains(&id) {
+                // What was remembered of it is over: its time has come, and it was removed.
+                self.kept_apart.remove(&id);
+                self.known_absent.insert(id);
+            }
+        }
         self
     }
 

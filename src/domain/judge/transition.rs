@@ -308,6 +308,8 @@ impl Fold<'_> {
             operation.raised = operation.raised.without(Raised::INTERRUPTED).with(reported);
             operation.resolved = operation.resolved.or(open.claim.resolved);
         }
+        // How long it is kept is for the law to say.
+        self.lawful = true;
         self.bytes += operation.size();
         self.record.operations.push(operation);
         self.changed = true;

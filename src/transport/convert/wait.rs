@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prost::Message as _;
 use prost_types::Duration as Wire;
 
 use crate::engine::{Fault, WAIT_MAX};
@@ -9,14 +10,17 @@ use crate::proto::v1 as pb;
 
 use super::{at, refused, span};
 
+/// Largest request that waits, in bytes. All who may wait hold half of the room for messages at most.
+pub(crate) const WAITING_BYTES_MAX: usize = 8 * 1024;
+
 /// Of a Reserve.
 pub(crate) fn of_reserve(request: &pb::ReserveRequest) -> Result<Duration, Fault> {
-    for_an_operation(request.wait, request.intent.as_ref())
+    for_an_operation(request.wait, request.intent.as_ref(), request.encoded_len())
 }
 
 /// Of a Transition.
 pub(crate) fn of_transition(request: &pb::TransitionRequest) -> Result<Duration, Fault> {
-    for_an_operation(request.wait, request.intent.as_ref())
+    for_an_operation(request.wait, request.intent.as_ref(), request.encoded_len())
 }
 
 /// Of a Lookup.
@@ -24,13 +28,21 @@ pub(crate) fn of_lookup(request: &pb::LookupRequest) -> Result<Duration, Fault> 
     wait(request.wait)
 }
 
-fn for_an_operation(wire: Option<Wire>, intent: Option<&pb::Intent>) -> Result<Duration, Fault> {
+fn for_an_operation(
+    wire: Option<Wire>,
+    intent: Option<&pb::Intent>,
+    request_bytes: usize,
+) -> Result<Duration, Fault> {
     let span = wait(wire)?;
     if !span.is_zero() && intent.is_none() {
         return Err(refused(
             "wait",
             "must be absent without an intent: only an operation in progress is waited for",
         ));
+    }
+    if request_bytes > WAITING_BYTES_MAX {
+        // It would hold the room of those who only want to renew or release.
+        return Ok(Duration::ZERO);
     }
     Ok(span)
 }

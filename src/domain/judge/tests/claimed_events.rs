@@ -12,6 +12,7 @@ use crate::domain::decision::{Advice, Rule, Verdict};
 use crate::domain::ids::{EventName, ReservationId};
 use crate::domain::judge::{Answer, Ask, Judged, Law, Unlawful};
 use crate::domain::machine::{InForce, Lineage, Machine};
+use crate::domain::request::Purpose;
 
 const JOB: &str = "\
 kind: job
@@ -234,6 +235,30 @@ fn a_resource_may_begin_with_a_claim() {
     let resolved = play.resolve("s", Finding::Done);
     assert_eq!(verdict(&resolved), (Verdict::Applied, Rule::Resolved));
     assert_eq!(state(&play), "open");
+}
+
+#[test]
+fn what_was_created_meanwhile_is_not_created_again_by_what_a_person_says() {
+    let mut play = under(JOB, &[]);
+    let (claim, _) = play.claimed(&happens("s", "start"), 1);
+    play.give_back(&claim);
+    play.past(&[happens("other", "start"), work("w")]);
+    let resolved = play.resolve("s", Finding::Done);
+    assert_eq!(verdict(&resolved), (Verdict::Rejected, Rule::Passed));
+    assert_eq!(state(&play), "done");
+}
+
+#[test]
+fn what_would_come_of_completing_ends_no_round() {
+    let mut play = under(JOB, &[happens("s", "start")]);
+    let (claim, _) = play.claimed(&work("w"), 1);
+    let mut ask = completing(claim.clone(), None, None);
+    ask.purpose = Purpose::Validate;
+    let nonce = play.nonce();
+    let told = play.ask(Ask::Complete(ask, nonce));
+    assert!(matches!(told, Answer::Judged(_)), "{told:?}");
+    assert_eq!(verdict(&told), (Verdict::Applied, Rule::Moved));
+    assert!(play.reservation.is_some());
 }
 
 #[test]

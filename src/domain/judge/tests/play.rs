@@ -1,5 +1,7 @@
 //! One resource in a store as small as can be: guards, one record, one reservation key, operations apart, incidents.
 
+use std::time::Duration;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::claim::Carried;
@@ -66,6 +68,7 @@ impl Play {
             incidents: BTreeMap::new(),
             nonces: 0,
             when: When {
+                lag: Duration::ZERO,
                 wall_ms: 1_000,
                 now: StoreTime::from_seconds(NOW),
                 keeping: Keeping::default(),
