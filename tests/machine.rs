@@ -555,8 +555,9 @@ async fn the_examples_are_in_force_when_a_sidecar_starts_with_them_and_the_readm
     let (script, _) = block.split_once("```").unwrap();
     let kept = tempfile::tempdir().unwrap();
     let script = script
-        .replace("target/debug/fencepost", env!("CARGO_BIN_EXE_fencepost"))
-        .replace("/tmp/", &format!("{}/", kept.path().display()));
+        // First, for the program may lie there.
+        .replace("/tmp/", &format!("{}/", kept.path().display()))
+        .replace("target/debug/fencepost", env!("CARGO_BIN_EXE_fencepost"));
     let mut command = Command::new("bash");
     command
         .args(["-euc", &script])
