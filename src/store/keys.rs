@@ -273,6 +273,12 @@ impl Keys {
     }
 }
 
+/// From the first part of the incident with this key to behind the last: a dot stands before the name of each, and the slash
+/// is the byte behind it.
+pub(super) fn parts_of_incident(key: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    ([key, b"."].concat(), [key, b"/"].concat())
+}
+
 /// The least key above this one.
 pub(super) fn just_after(mut key: Vec<u8>) -> Vec<u8> {
     key.push(0);

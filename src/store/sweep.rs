@@ -124,7 +124,7 @@ impl Store {
                         let key = incident.key.clone();
                         let seen = as_etcd(incident.revision);
                         let same = Compare::mod_revision(key.clone(), CompareOp::Equal, seen);
-                        let (parts, end) = (part_bound(&key, b'.'), part_bound(&key, b'/'));
+                        let (parts, end) = super::keys::parts_of_incident(&key);
                         let alone =
                             Compare::create_revision(parts, CompareOp::Equal, 0).with_range(end);
                         let gone = Txn::new()
@@ -139,11 +139,6 @@ impl Store {
         self.session().txn(Repeat::Safe, build).await?;
         Ok(())
     }
-}
-
-/// Where the keys of an incident's parts begin and end: a dot stands before the name of each, and the slash comes behind it.
-fn part_bound(key: &[u8], mark: u8) -> Vec<u8> {
-    [key, &[mark]].concat()
 }
 
 pub(super) fn page<T>(

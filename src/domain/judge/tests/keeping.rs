@@ -8,7 +8,7 @@ use super::play::{NOW, Play};
 use crate::domain::claim::Finding;
 use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::ids::{Holder, Reason};
-use crate::domain::judge::{Ask, OperationState};
+use crate::domain::judge::{Ask, OperationState, Standing};
 use crate::domain::request::Purpose;
 
 const RETENTION: Duration = Duration::from_secs(3600);
@@ -212,4 +212,17 @@ fn deliveries_of_an_open_operation_are_those_of_the_finished_one() {
     // Completing brought a result, and not the message once more.
     let again = play.send(&pay());
     assert_eq!(again.decision().deliveries, Some(4));
+}
+
+#[test]
+fn what_was_remembered_and_is_found_removed_is_known_to_be_absent() {
+    let mut play = Play::new();
+    play.past(&[once("x")]);
+    let operation = play.record.as_ref().unwrap().0.operations[0].clone();
+    let id = operation.id.clone();
+    let before = Standing::default().with_operations([operation]);
+    let now = Standing::absent()
+        .remembering(before)
+        .with_absent([id.clone()]);
+    assert!(now.knows_absent(&[id].into()));
 }
