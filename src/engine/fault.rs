@@ -106,6 +106,26 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Whether nothing was done, and the same question may well be answered in a moment.
+    pub(super) fn passes(&self) -> bool {
+        match self {
+            Self::MachineChanged { .. }
+            | Self::Overloaded { .. }
+            | Self::StoreUnavailable { .. } => true,
+            Self::InvalidField { .. }
+            | Self::UnknownKind { .. }
+            | Self::UnknownEvent { .. }
+            | Self::NoSuchMachine { .. }
+            | Self::MachineMismatch { .. }
+            | Self::LimitMet { .. }
+            | Self::NoSuchIncident
+            | Self::Stopping { .. }
+            | Self::DeadlinePassed
+            | Self::UnknownOutcome { .. }
+            | Self::CorruptRecord => false,
+        }
+    }
+
     /// Why a request cannot be judged by the law in force.
     pub(super) fn of_law(kind: &Kind, unlawful: Unlawful) -> Self {
         let kind = kind.to_string();

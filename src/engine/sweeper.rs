@@ -38,7 +38,7 @@ const SWEEPS_PER_RETENTION: u32 = 8;
 /// How long the sweeper's lease lasts, in seconds. A page takes far less.
 const SWEEP_LEASE_SECONDS: u32 = 60;
 /// The sweeper's lease is renewed after so many pages.
-const PAGES_PER_RENEWAL: usize = 64;
+const PAGES_PER_RENEWAL: usize = 8;
 /// The pause after each page, so that callers come first.
 const PAGE_PAUSE: Duration = Duration::from_millis(10);
 /// Resources swept at once.
@@ -121,7 +121,7 @@ impl Sweeper {
             |(said, _)| said,
         );
         let stored_now_ms = stored.now_ms;
-        let mut seen = read.clock.map(|(_, revision)| revision);
+        let seen = read.clock.map(|(_, revision)| revision);
         let mut swept = Swept::default();
         let every = milliseconds(clock.keeping().operations / SWEEPS_PER_RETENTION);
         let looked_ms = self.looked_through_ms.load(Ordering::Acquire);
@@ -129,31 +129,32 @@ impl Sweeper {
         let due = now_ms.saturating_add(uncounted_ms)
             >= stored.swept_ms.max(looked_ms).saturating_add(every);
         if wall == Wall::Sound && due && !read.sweeping {
-            let kept = self.shared.kept_something.swap(false, Ordering::AcqRel);
-            let (found, pending, turn) = self.look_through().await?;
+            let kept = self.take_kept();
+            let mut turn = None;
+            let looked = self.look_through(&mut turn).await;
+            let (found, pending) = match looked {
+                Ok(found) => found,
+                Err(error) => {
+                    self.give_up(turn).await;
+                    return Err(error);
+                }
+            };
             swept = found;
-            self.pending.store(pending || kept, Ordering::Release);
             if swept.looked_through {
+                // Only who has seen all knows that there is nothing.
+                self.pending.store(pending || kept, Ordering::Release);
                 self.looked_through_ms.store(now_ms, Ordering::Release);
                 self.uncounted_ms.store(0, Ordering::Release);
                 stored.swept_ms = now_ms;
             }
-            if let Some(turn) = turn {
-                // Others may have moved the clock while this took its time.
-                let again = store.read_clock().await?;
-                seen = again.clock.map(|(_, revision)| revision);
-                if let Some((said, _)) = again.clock {
-                    clock.learn(said.now_ms);
-                    stored.swept_ms = stored.swept_ms.max(said.swept_ms);
-                }
-                let moved = self.move_on(seen, stored).await;
-                // It ends by itself if this is lost.
-                drop(store.lease_revoke(turn.lease).await);
+            if turn.is_some() {
+                let moved = self.move_on_after_a_sweep(stored).await;
+                self.give_up(turn).await;
                 return moved.map(|()| swept);
             }
         }
-        let kept = self.shared.kept_something.swap(false, Ordering::AcqRel);
-        let pending = self.pending.fetch_or(kept, Ordering::AcqRel) || kept;
+        self.take_kept();
+        let pending = self.pending.load(Ordering::Acquire);
         let behind = now_ms.saturating_sub(stored.now_ms);
         if pending && behind >= milliseconds(LOOK_EVERY_MAX / 2).min(every / 4) {
             self.move_on(seen, stored).await?;
@@ -162,6 +163,34 @@ impl Sweeper {
             self.uncounted_ms.fetch_add(more_ms, Ordering::AcqRel);
         }
         Ok(swept)
+    }
+
+    /// Whether anything with an end was stored since this was last asked. It is pending from then on, whatever becomes of the
+    /// look that asks: only a look that sees all may find that it is gone.
+    fn take_kept(&self) -> bool {
+        let kept = self.shared.kept_something.swap(false, Ordering::AcqRel);
+        if kept {
+            self.pending.store(true, Ordering::Release);
+        }
+        kept
+    }
+
+    /// Moves the clock on. Others may have moved it while the sweep took its time.
+    async fn move_on_after_a_sweep(&self, mut stored: StoredClock) -> Result<(), StoreError> {
+        let again = self.shared.store.read_clock().await?;
+        if let Some((said, _)) = again.clock {
+            self.shared.clock.learn(said.now_ms);
+            stored.swept_ms = stored.swept_ms.max(said.swept_ms);
+        }
+        let seen = again.clock.map(|(_, revision)| revision);
+        self.move_on(seen, stored).await
+    }
+
+    /// Lets others sweep. The right ends by itself a little later if this is lost.
+    async fn give_up(&self, turn: Option<Turn>) {
+        if let Some(turn) = turn {
+            drop(self.shared.store.lease_revoke(turn.lease).await);
+        }
     }
 
     /// Moves the clock on by what has passed here. If somebody else was first, that is as good.
@@ -175,20 +204,19 @@ impl Sweeper {
         }
     }
 
-    /// Looks through all keys. Answers what was removed, whether anything with an end is left, and the right to sweep, which is
-    /// only taken once there is something to remove or more than a page to read.
-    async fn look_through(&self) -> Result<(Swept, bool, Option<Turn>), StoreError> {
+    /// Looks through all keys. Answers what was removed, and whether anything with an end was seen. `turn`: the right to sweep,
+    /// which is only taken once there is something to remove or more than a page to read.
+    async fn look_through(&self, turn: &mut Option<Turn>) -> Result<(Swept, bool), StoreError> {
         let store = &self.shared.store;
         let mut swept = Swept::default();
         let mut pending = false;
-        let mut turn = None;
         let mut pages = 0;
         let mut at = None;
         loop {
             let page = store.records(at.as_ref()).await?;
             let now = self.shared.clock.when().now;
             let has_end = |found: &FoundRecord| may_end(&found.record, self.keeping(found).forget);
-            pending |= page.found.iter().any(has_end);
+            self.note_pending(&mut pending, page.found.iter().any(has_end));
             let mut due = Vec::new();
             for found in page.found {
                 if is_due(&found.record, self.keeping(&found), now) {
@@ -197,14 +225,16 @@ impl Sweeper {
             }
             // More than a page is not looked through by every sidecar.
             if !due.is_empty() || page.next.is_some() {
-                if !self.has_turn(&mut turn).await? {
-                    return Ok((swept, pending, None));
+                if !self.has_turn(turn).await? {
+                    return Ok((swept, pending));
                 }
                 swept.resources += due.len();
                 self.sweep(due).await;
             }
             pages += 1;
-            self.pause(pages, turn.as_ref()).await?;
+            if !self.pause(pages, turn.as_ref()).await? {
+                return Ok((swept, pending));
+            }
             match page.next {
                 Some(next) => at = Some(next),
                 None => break,
@@ -214,18 +244,21 @@ impl Sweeper {
         loop {
             let mut page = store.incidents_kept(at.as_ref()).await?;
             let now = self.shared.clock.when().now;
-            pending |= page.found.iter().any(|found| found.expiry.is_some());
+            let has_end = page.found.iter().any(|found| found.expiry.is_some());
+            self.note_pending(&mut pending, has_end);
             page.found
                 .retain(|found| found.expiry.is_some_and(|end| end.is_over(now)));
             if !page.found.is_empty() {
-                if !self.has_turn(&mut turn).await? {
-                    return Ok((swept, pending, None));
+                if !self.has_turn(turn).await? {
+                    return Ok((swept, pending));
                 }
                 store.remove_incidents(&page.found).await?;
                 swept.incidents += page.found.len();
             }
             pages += 1;
-            self.pause(pages, turn.as_ref()).await?;
+            if !self.pause(pages, turn.as_ref()).await? {
+                return Ok((swept, pending));
+            }
             match page.next {
                 Some(next) => at = Some(next),
                 None => break,
@@ -239,7 +272,7 @@ impl Sweeper {
                 "removed what was over"
             );
         }
-        Ok((swept, pending, turn))
+        Ok((swept, pending))
     }
 
     /// How long what is kept, as far as the law is known here.
@@ -257,31 +290,43 @@ impl Sweeper {
         }
         let store = &self.shared.store;
         let lease = random_id();
-        store.lease_grant(lease, SWEEP_LEASE_SECONDS).await?;
-        let begun = store.begin_sweep(random_nonce(), lease);
-        match begun.await {
-            Ok(true) => {
-                *turn = Some(Turn { lease });
-                Ok(true)
-            }
-            Ok(false) => {
-                drop(store.lease_revoke(lease).await);
-                Ok(false)
-            }
-            // If it was taken, it ends with its lease.
+        // Given back also if what follows has no answer: a right that nobody uses would hold up everybody.
+        let taken = Turn { lease };
+        let begun = match store.lease_grant(lease, SWEEP_LEASE_SECONDS).await {
+            Ok(_) => store.begin_sweep(random_nonce(), lease).await,
             Err(error) => Err(error),
+        };
+        if matches!(begun, Ok(true)) {
+            *turn = Some(taken);
+        } else {
+            self.give_up(Some(taken)).await;
+        }
+        begun
+    }
+
+    fn note_pending(&self, pending: &mut bool, seen: bool) {
+        if seen {
+            *pending = true;
+            self.pending.store(true, Ordering::Release);
         }
     }
 
-    /// Lets callers come first, and keeps the right to sweep.
-    async fn pause(&self, pages: usize, turn: Option<&Turn>) -> Result<(), StoreError> {
+    /// Lets callers come first, and keeps the right to sweep. False: it is gone, and somebody else may sweep.
+    async fn pause(&self, pages: usize, turn: Option<&Turn>) -> Result<bool, StoreError> {
         if let Some(turn) = turn
             && pages.is_multiple_of(PAGES_PER_RENEWAL)
+            && self
+                .shared
+                .store
+                .lease_keep_alive(turn.lease)
+                .await?
+                .is_none()
         {
-            self.shared.store.lease_keep_alive(turn.lease).await?;
+            warn!("the right to sweep was lost on the way; the next look goes on");
+            return Ok(false);
         }
         tokio::time::sleep(PAGE_PAUSE).await;
-        Ok(())
+        Ok(true)
     }
 
     /// Sweeps resources through their lanes.

@@ -18,6 +18,7 @@ use super::tasks::Tasks;
 use crate::domain::decision::IncidentId;
 use crate::domain::digest::ContentDigest;
 use crate::domain::incident::Sighting;
+use crate::store::error::NotApplied;
 use crate::store::{Store, StoreError};
 
 /// How long deliveries are counted before the counts are written.
@@ -90,10 +91,14 @@ impl Tally {
         }
     }
 
-    /// Adds to the incidents what was counted by now.
+    /// Adds to the incidents what was counted by now. One after the other is taken out: whoever is stopped in between loses no
+    /// other than the one that is under way.
     pub(super) async fn write(&self) {
-        let counted = std::mem::take(&mut *self.lock());
-        for (id, sighting) in counted {
+        let counted: Vec<IncidentId> = self.lock().keys().cloned().collect();
+        for id in counted {
+            let Some(sighting) = self.lock().remove(&id) else {
+                continue;
+            };
             let changed = self.store.change_incident(&id, |mut incident| {
                 incident.count(&sighting);
                 Some(incident)
@@ -101,9 +106,13 @@ impl Tally {
             match changed.await {
                 // An incident that is gone needs no count.
                 Ok(Some(_) | None) => {}
-                Err(StoreError::NotApplied { .. }) => {
+                Err(StoreError::NotApplied { reason, .. }) => {
                     self.add(id, sighting);
                     self.bell.notify_one();
+                    if reason == NotApplied::Unreachable {
+                        // The others would only wait for the same, one after the other.
+                        return;
+                    }
                 }
                 Err(error @ (StoreError::Indeterminate { .. } | StoreError::Corrupt { .. })) => {
                     let incident = id.0.as_str();

@@ -346,6 +346,7 @@ impl Engine {
         let mut asked = caller;
         let mut answer = once(asked, Patience::Waits).await?;
         let mut waiter: Option<Waiter> = None;
+        let mut trouble: Option<Pace> = None;
         while in_progress(&answer) {
             let waiter = waiter.get_or_insert_with(|| self.waiting.enter(&subject, heard.take()));
             let patience = tokio::select! {
@@ -353,27 +354,36 @@ impl Engine {
                 // What is known so far is still an answer; nobody is asked any more.
                 () = self.shared.tasks.told_to_stop() => break,
                 _ = waiter.bell.changed() => Patience::Waits,
+                () = once_more(trouble.as_mut()) => Patience::Waits,
                 () = tokio::time::sleep(over.left()) => Patience::Over,
             };
             asked.arrived = Boottime::now();
-            if patience == Patience::Waits {
-                answer = once(asked, patience).await?;
-                continue;
-            }
-            // The last question leaves time for what is known already, should etcd be slow.
-            let limit = asked.arrived.plus(ANSWER_MARGIN / LAST_QUESTION_PART);
-            let last = Caller {
-                deadline: limit.min(caller.deadline),
-                ..asked
-            };
-            match once(last, patience).await {
-                Ok(told) => answer = told,
-                Err(Fault::DeadlinePassed) => {}
+            // A question leaves time for what is known already, should etcd be slow.
+            let limit = over.max(asked.arrived);
+            let limit = limit.plus(ANSWER_MARGIN / LAST_QUESTION_PART);
+            asked.deadline = limit.min(caller.deadline);
+            match once(asked, patience).await {
+                Ok(told) => (answer, trouble) = (told, None),
+                // Nothing was done, and what is known so far is still an answer.
+                Err(fault) if fault.passes() => {
+                    trouble.get_or_insert_with(Pace::new);
+                }
+                Err(Fault::DeadlinePassed | Fault::Stopping { .. }) => break,
                 Err(fault) => return Err(fault),
             }
-            break;
+            if patience == Patience::Over {
+                break;
+            }
         }
         Ok((answer, asked.arrived.since(caller.arrived)))
+    }
+}
+
+/// After a question that etcd did not answer, the moment to ask again; without one there is none.
+async fn once_more(trouble: Option<&mut Pace>) {
+    match trouble {
+        Some(pace) => pace.wait().await,
+        None => std::future::pending().await,
     }
 }
 

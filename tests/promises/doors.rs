@@ -200,6 +200,8 @@ async fn many_calls_on_one_connection_hold_one_at_a_time(backend: Backend) {
         async move {
             let mut ask = reserve("one");
             ask["holder"] = json!("the same name");
+            // All callers share a thread: on a machine that has much else to do, one comes to its answer only after many seconds.
+            ask["ttl"] = json!("3600s");
             let mut answer = door.ask("Reserve", &ask).await;
             let mut turn = None;
             while verdict(&answer) == "BUSY" {

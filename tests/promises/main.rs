@@ -33,5 +33,6 @@ mod seam;
 mod spill;
 mod state;
 mod stories;
+mod sweeping;
 mod timelines;
 mod waiting;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fencepost::domain::decision::{Rule, Verdict};
-use fencepost::domain::ids::ResourceId;
+use fencepost::domain::ids::{Holder, ResourceId};
+use fencepost::domain::request::Reserve;
 use fencepost::engine::{Boottime, OperationState, WAITERS_MAX, Waiters};
 use futures_util::future::join_all;
 use serde_json::json;
@@ -272,6 +273,41 @@ async fn without_a_watch_a_wait_ends_a_little_later(backend: Backend) {
     cut.lift();
 }
 
+// What the follower hears wakes; the question that follows is the caller's own, and only its commit names who sends it.
+async fn an_etcd_that_fails_on_a_wake_ends_no_wait(backend: Backend) {
+    let one = backend.sidecar().await;
+    let (two, plan) = backend.faulty_within(Duration::from_secs(5)).await;
+    let claim_by = |resource: &ResourceId, name: &str| Reserve {
+        holder: Some(Holder::parse(name).unwrap()),
+        ..pay(resource).reruns().claim()
+    };
+    // It passes: the next attempt is granted all the same.
+    let resource = pending(&one).await;
+    let first = one.hold(&pay(&resource).reruns().claim()).await;
+    let waits = two.reserve_waiting(&claim_by(&resource, "unlucky"), LONG);
+    waiting(&two, 1).await;
+    let cut = plan.when(Rpc::Txn).containing("unlucky").times(6);
+    let cut = cut.then(Action::Cut);
+    one.release(&first.id).await;
+    let granted = told(waits, LOOKED_WITHIN).await;
+    assert_eq!(granted.decision.verdict, Verdict::Granted);
+    assert_eq!(cut.hits(), 6);
+    // It does not pass: at the end of the wait the last answer is told, and it is asked at a pace until then.
+    let resource = pending(&one).await;
+    let first = one.hold(&pay(&resource).reruns().claim()).await;
+    let (wait, began) = (Duration::from_secs(2), Boottime::now());
+    let waits = two.reserve_waiting(&claim_by(&resource, "outcast"), wait);
+    waiting(&two, 1).await;
+    let cut = plan.when(Rpc::Txn).containing("outcast").always();
+    let cut = cut.then(Action::Cut);
+    one.release(&first.id).await;
+    let over = told(waits, LONG).await;
+    assert_eq!(over.decision.verdict, Verdict::InProgress);
+    assert!(Boottime::now().since(began) >= wait);
+    assert!((2..=40).contains(&cut.hits()), "{}", cut.hits());
+    nobody_waits(&two).await;
+}
+
 async fn there_are_never_more_who_wait_than_the_limit(backend: Backend) {
     let [one, two] = backend.sidecars().await;
     let resource = pending(&one).await;
@@ -380,6 +416,7 @@ engines! {
     a_thousand_who_wait_cost_one_watch_and_few_requests,
     whoever_hangs_up_leaves_nothing_behind,
     without_a_watch_a_wait_ends_a_little_later,
+    an_etcd_that_fails_on_a_wake_ends_no_wait,
     there_are_never_more_who_wait_than_the_limit,
     a_sidecar_that_stops_answers_what_it_knows,
     a_wait_is_asked_for_at_every_door_and_refused_beyond_its_limit,

@@ -1,5 +1,6 @@
 //! The two ways into a sidecar, with requests and answers as proto3 JSON for both.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use fencepost::proto::v1;
@@ -162,10 +163,13 @@ impl Door {
     }
 }
 
+/// Read once: it takes so long that a caller with hundreds of calls under way would outlive its reservations.
+static INTERFACE: LazyLock<DescriptorPool> =
+    LazyLock::new(|| DescriptorPool::decode(v1::FILE_DESCRIPTOR_SET).unwrap());
+
 fn message(method: &str, suffix: &str) -> MessageDescriptor {
-    let pool = DescriptorPool::decode(v1::FILE_DESCRIPTOR_SET).unwrap();
     let name = format!("fencepost.v1.{method}{suffix}");
-    pool.get_message_by_name(&name).unwrap()
+    INTERFACE.get_message_by_name(&name).unwrap()
 }
 
 /// A request as a client of gRPC sends it.
