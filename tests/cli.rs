@@ -504,6 +504,22 @@ async fn proto_files_are_written_and_never_overwritten_unasked() {
 /// Three incidents on two pages, and a few counts.
 struct TwoPages;
 
+/// Three machines on two pages; of kind "loop" the second page is itself the next.
+fn machines(kind: &str, page_token: &str) -> Result<(Vec<pb::Machine>, String), Status> {
+    let (versions, next): (&[i32], &str) = match (page_token, kind) {
+        ("", _) => (&[1, 2], "more"),
+        ("more", "loop") => (&[3], "more"),
+        ("more", _) => (&[3], ""),
+        (other, _) => return Err(Status::invalid_argument(other)),
+    };
+    let machine = |version: &i32| pb::Machine {
+        kind: kind.to_owned(),
+        version: *version,
+        ..pb::Machine::default()
+    };
+    Ok((versions.iter().map(machine).collect(), next.to_owned()))
+}
+
 #[async_trait]
 impl OperatorService for TwoPages {
     async fn get_counts(
@@ -577,9 +593,13 @@ impl OperatorService for TwoPages {
 
     async fn list_machines(
         &self,
-        _: Request<pb::ListMachinesRequest>,
+        request: Request<pb::ListMachinesRequest>,
     ) -> Result<Response<pb::ListMachinesResponse>, Status> {
-        Err(Status::unimplemented("it only lists"))
+        let (machines, next_page_token) = machines("order", &request.into_inner().page_token)?;
+        Ok(Response::new(pb::ListMachinesResponse {
+            machines,
+            next_page_token,
+        }))
     }
 
     async fn get_machine(
@@ -591,9 +611,14 @@ impl OperatorService for TwoPages {
 
     async fn list_machine_versions(
         &self,
-        _: Request<pb::ListMachineVersionsRequest>,
+        request: Request<pb::ListMachineVersionsRequest>,
     ) -> Result<Response<pb::ListMachineVersionsResponse>, Status> {
-        Err(Status::unimplemented("it only lists"))
+        let request = request.into_inner();
+        let (machines, next_page_token) = machines(&request.kind, &request.page_token)?;
+        Ok(Response::new(pb::ListMachineVersionsResponse {
+            machines,
+            next_page_token,
+        }))
     }
 
     async fn explain_resource(
@@ -863,6 +888,26 @@ async fn incidents_are_listed_over_all_pages() {
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["incidentId"].clone())
         .collect();
     assert_eq!(ids, ["one", "two", "three"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machines_and_their_versions_are_listed_over_all_pages() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = operator(dir.path());
+    for list in [&["list"][..], &["history", "order"]] {
+        let words = [&["machine"], list, &["--admin-socket", &socket]].concat();
+        let table = fencepost(&words).await;
+        assert_eq!(table.exit, 0, "{}", table.err);
+        let lines: Vec<&str> = table.out.lines().collect();
+        assert_eq!(lines.len(), 3, "{}", table.out);
+        assert!(lines[2].starts_with("order version 3 "), "{}", table.out);
+        let json = fencepost(&[&words[..], &["-o", "json"]].concat()).await;
+        assert_eq!(json.out.lines().count(), 3, "{}", json.out);
+    }
+    let words = ["machine", "history", "loop", "--admin-socket", &socket];
+    let endless = fencepost(&words).await;
+    assert_eq!(endless.exit, 70, "{}", endless.out);
+    assert!(endless.err.contains("same page"), "{}", endless.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

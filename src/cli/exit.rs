@@ -58,6 +58,11 @@ pub(super) fn of_files() -> String {
     told(|code| [0, 2, 65].contains(&code))
 }
 
+/// The exit codes of a command that writes files.
+pub(super) fn of_writing() -> String {
+    told(|code| [0, 2, 70].contains(&code))
+}
+
 fn told(wanted: impl Fn(u8) -> bool) -> String {
     let mut text = "Exit codes:".to_owned();
     for (code, meaning) in MEANINGS.iter().filter(|(code, _)| wanted(*code)) {

@@ -199,16 +199,12 @@ impl CloseArgs {
         let closed = answer
             .map_err(|status| operator.trouble(&status))?
             .into_inner();
-        output::answer(
-            self.reach.printing.output,
-            "CloseIncidentResponse",
-            &closed,
-            |table| {
-                if let Some(incident) = &closed.incident {
-                    table.incident(incident);
-                }
-            },
-        )?;
+        // The incident alone, as the list and `show` print it.
+        let incident = closed.incident.unwrap_or_default();
+        let fill = |table: &mut Table| {
+            table.incident(&incident);
+        };
+        output::answer(self.reach.printing.output, "Incident", &incident, fill)?;
         Ok(Exit::Good)
     }
 }

@@ -93,6 +93,7 @@ enum Command {
     #[command(subcommand, after_help = exit::of_a_question(&[]))]
     Machine(machine::MachineCommand),
     /// Write the interface's proto files into a directory
+    #[command(after_help = exit::of_writing())]
     Proto(proto_dir::ProtoArgs),
 }
 
@@ -129,7 +130,7 @@ pub fn main() -> ExitCode {
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("fencepost: cannot start: {error}");
+            output::say(&format!("fencepost: cannot start: {error}\n"));
             return Exit::Failed.into();
         }
     };
@@ -178,7 +179,7 @@ async fn run(command: Command) -> ExitCode {
     match ended {
         Ok(exit) => exit.into(),
         Err(Trouble { exit, message }) => {
-            eprintln!("fencepost: {message}");
+            output::say(&format!("fencepost: {message}\n"));
             exit.into()
         }
     }
@@ -195,8 +196,10 @@ mod tests {
 
     #[test]
     fn every_flag_has_a_variable_of_its_name_and_the_sidecar_knows_it() {
-        for command in Cli::command().get_subcommands() {
+        let mut queue: Vec<clap::Command> = Cli::command().get_subcommands().cloned().collect();
+        while let Some(command) = queue.pop() {
             let name = command.get_name();
+            queue.extend(command.get_subcommands().cloned());
             for argument in command.get_arguments() {
                 let Some(flag) = argument.get_long() else {
                     continue;
@@ -216,6 +219,23 @@ mod tests {
                 let set = [(variable.into(), "x".into())].into();
                 assert!(crate::config::unknown_variables(&set).is_empty(), "{set:?}");
             }
+        }
+    }
+
+    #[test]
+    fn every_command_says_what_it_is_for_and_how_it_ends_and_every_flag_what_it_means() {
+        let mut queue: Vec<clap::Command> = Cli::command().get_subcommands().cloned().collect();
+        while let Some(command) = queue.pop() {
+            let name = command.get_name();
+            let ends = command.get_after_help().map(ToString::to_string);
+            let ends = ends.unwrap_or_default();
+            assert!(ends.to_lowercase().contains("exit codes"), "`{name}`");
+            assert!(command.get_about().is_some(), "`{name}`");
+            for argument in command.get_arguments() {
+                let id = argument.get_id();
+                assert!(argument.get_help().is_some(), "{id} of `{name}`");
+            }
+            queue.extend(command.get_subcommands().cloned());
         }
     }
 

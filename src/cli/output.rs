@@ -1,13 +1,13 @@
-//! Writing to standard output.
+//! Writing to standard output and standard error.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal as _, Write};
 
 use prost::Message;
 
 use super::json;
 use super::session::Output;
 use super::table::Table;
-use super::trouble::Trouble;
+use super::trouble::{Trouble, plain};
 
 /// Writes an answer in the wanted form.
 pub(super) fn answer(
@@ -25,6 +25,21 @@ pub(super) fn answer(
         }
     };
     write(&text)
+}
+
+/// Says something beside the answer. Nobody may be reading, which is no reason to fail: the exit code tells, too.
+pub(super) fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// A file from elsewhere: as it is for whoever reads on, and with nothing in it that commands a terminal for people.
+pub(super) fn file(source: &[u8]) -> Result<(), Trouble> {
+    let text = String::from_utf8_lossy(source);
+    if !std::io::stdout().is_terminal() {
+        return write(&text);
+    }
+    let shown: Vec<String> = text.split('\n').map(plain).collect();
+    write(&shown.join("\n"))
 }
 
 /// Writes a text. A reader that has seen enough, such as `head`, is no error.

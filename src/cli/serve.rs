@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use tracing::warn;
 
+use super::output;
 use crate::config::{Config, Faults, Setting, Sources, settings, unknown_variables};
 use crate::observe::{logs, panics};
 use crate::server;
@@ -118,12 +119,12 @@ async fn run(
     let config = match read(&sources) {
         Ok(config) => config,
         Err(faults) => {
-            eprintln!("fencepost: {faults}");
+            output::say(&format!("fencepost: {faults}\n"));
             return ExitCode::from(EXIT_CONFIG);
         }
     };
     if let Err(error) = logs::start(&config.log) {
-        eprintln!("fencepost: cannot log: {error}");
+        output::say(&format!("fencepost: cannot log: {error}\n"));
         return ExitCode::from(EXIT_FAILED);
     }
     panics::abort_on_panic();
@@ -133,7 +134,7 @@ async fn run(
     match server::run(config).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("fencepost: {error}");
+            output::say(&format!("fencepost: {error}\n"));
             ExitCode::from(EXIT_FAILED)
         }
     }

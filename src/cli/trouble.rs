@@ -91,6 +91,14 @@ impl Trouble {
                      log for etcd"
                 ),
             ),
+            // With a time to ask again it is no limit of the request, but one of the moment.
+            Code::ResourceExhausted if !again_after(status).is_empty() => Self::new(
+                Exit::Unavailable,
+                format!(
+                    "the sidecar at {place} has too much to do: {said}{}",
+                    again_after(status)
+                ),
+            ),
             Code::Aborted => Self::new(
                 Exit::Unknown,
                 format!(
@@ -138,11 +146,21 @@ fn again_after(status: &Status) -> String {
         })
 }
 
+/// Whether a character could command a terminal, or make it show what follows as if it stood elsewhere: control characters,
+/// ends of lines, and those that turn the direction of writing.
+pub(super) fn commands_a_terminal(character: char) -> bool {
+    let turns = matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    turns || character.is_control()
+}
+
 /// What a server says is shown, never obeyed by the terminal.
 pub(super) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() {
+        if commands_a_terminal(character) {
             shown.extend(character.escape_default());
         } else {
             shown.push(character);
@@ -175,6 +193,17 @@ mod tests {
     }
 
     #[test]
+    fn a_sidecar_with_too_much_to_do_is_asked_again_and_a_limit_is_not() {
+        use tonic_types::{ErrorDetails, StatusExt as _};
+        let soon = Some(std::time::Duration::from_millis(100));
+        let (code, said) = (Code::ResourceExhausted, "too many calls");
+        let busy = Status::with_error_details(code, said, ErrorDetails::with_retry_info(soon));
+        let trouble = Trouble::from_status("here", &busy);
+        assert_eq!(trouble.exit, Exit::Unavailable);
+        assert!(trouble.message.contains("ask again in 100ms"));
+    }
+
+    #[test]
     fn a_connection_that_broke_under_way_is_an_unknown_outcome() {
         let broken = Status::from_error(Box::new(std::io::Error::other("reset")));
         assert_eq!(Trouble::from_status("here", &broken).exit, Exit::Unknown);
@@ -191,5 +220,7 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(plain("a\u{1b}[2Jb\nc é"), "a\\u{1b}[2Jb\\nc é");
+        assert_eq!(plain("a\u{9b}\u{202e}b"), "a\\u{9b}\\u{202e}b");
+        assert_eq!(plain("\u{200d}\u{a0}ü"), "\u{200d}\u{a0}ü");
     }
 }

@@ -11,7 +11,7 @@ use super::pace::Pace;
 use super::ticket::{Progress, UNKNOWN_RETRY};
 use crate::domain::ids::{EventName, Kind};
 use crate::domain::machine::{Filed, Finding, Machine, MachineVersion, Succession, succession};
-use crate::store::StoreError;
+use crate::store::{MachineList, MachinePage, StoreError};
 
 /// How often it is tried again because others put machines of the same kind in force meanwhile.
 const OVERTAKEN_MAX: usize = 16;
@@ -100,8 +100,8 @@ impl Engine {
                 Succession::Refused(findings) => return Ok((Applied::Refused, findings)),
             };
             if known.is_none() {
-                let all = store.machines().await.map_err(|e| question_failed(&e))?;
-                if all.len() >= MACHINES_MAX {
+                let count = store.machine_count().await;
+                if count.map_err(|e| question_failed(&e))? >= MACHINES_MAX {
                     let what = "too many kinds have a machine in force";
                     return Err(Fault::LimitMet {
                         what,
@@ -148,14 +148,20 @@ impl Engine {
         self.shared.laws.counted(kind, event, timeline)
     }
 
-    /// The machines in force, by kind.
-    pub async fn machines(&self, caller: Caller) -> Result<Vec<Filed>, Fault> {
+    /// Machines of a list behind `after`, at most `limit`, without their files.
+    pub async fn machine_page(
+        &self,
+        list: MachineList,
+        after: Option<Vec<u8>>,
+        limit: usize,
+        caller: Caller,
+    ) -> Result<MachinePage, Fault> {
         let store = self.shared.store.clone();
-        let all = async move {
-            let found = store.machines().await.map_err(|e| question_failed(&e))?;
-            Ok(found.into_iter().map(|(filed, _)| filed).collect())
+        let page = async move {
+            let found = store.machine_page(&list, after.as_deref(), limit).await;
+            found.map_err(|e| question_failed(&e))
         };
-        self.question(caller, all).await
+        self.question(caller, page).await
     }
 
     /// The machine in force for a kind, or a version that was once; `None`: there is no such one.
@@ -177,16 +183,6 @@ impl Engine {
             .map_err(|e| question_failed(&e))
         };
         self.question(caller, one).await
-    }
-
-    /// Every version of a kind's machine that was ever in force, oldest first.
-    pub async fn machine_versions(&self, kind: Kind, caller: Caller) -> Result<Vec<Filed>, Fault> {
-        let store = self.shared.store.clone();
-        let all = async move {
-            let found = store.machine_versions(&kind).await;
-            found.map_err(|e| question_failed(&e))
-        };
-        self.question(caller, all).await
     }
 }
 

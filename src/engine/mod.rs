@@ -28,7 +28,7 @@ mod tasks;
 mod ticket;
 mod waiting;
 
-pub use crate::store::IncidentPage;
+pub use crate::store::{IncidentPage, MachineList, MachinePage};
 pub use clock::{Boottime, Clock};
 pub use counts::{COUNT_ROWS_MAX, Count};
 pub use facade::{Caller, Engine, EngineOptions, Known, OperationState, Reserved};

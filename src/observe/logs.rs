@@ -12,7 +12,9 @@ use crate::config::{Log, LogFormat};
 pub fn start(log: &Log) -> Result<(), TryInitError> {
     let lines = fmt()
         .with_env_filter(EnvFilter::new(&log.level))
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        // The library would say on standard error that standard error cannot be written, which panics, and so ends the process.
+        .log_internal_errors(false);
     match log.format {
         LogFormat::Text => lines
             .with_ansi(std::io::stderr().is_terminal())

@@ -2,6 +2,7 @@
 //! works on them; so the process stops, and the next one begins with what etcd says.
 
 use std::backtrace::Backtrace;
+use std::io::Write as _;
 use std::panic::PanicHookInfo;
 
 use tracing::{Level, enabled, error};
@@ -34,6 +35,7 @@ fn tell(panic: &PanicHookInfo<'_>) {
         );
     } else {
         // Whatever is logged, the last words are.
-        eprintln!("fencepost: a fault in fencepost itself at {place}: {reason}");
+        let said = format!("fencepost: a fault in fencepost itself at {place}: {reason}\n");
+        let _ = std::io::stderr().write_all(said.as_bytes());
     }
 }

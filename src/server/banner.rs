@@ -38,9 +38,11 @@ pub(super) fn ready(address: SocketAddr, admin: Option<&Path>, welcome: Welcome)
 
 fn dev(address: SocketAddr) -> String {
     // As it was called, so that the lines below can be pasted when it is not on the PATH.
-    let program = std::env::args()
-        .next()
-        .unwrap_or_else(|| "fencepost".to_owned());
+    let program = std::env::args_os().next();
+    let program = program.map_or_else(
+        || "fencepost".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    );
     let method = "fencepost.v1.CoordinationService/Reserve";
     let addr = if address == SocketAddr::from(([127, 0, 0, 1], 7411)) {
         String::new()

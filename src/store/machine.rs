@@ -15,7 +15,7 @@ use crate::domain::machine::{FILE_BYTES_MAX, Filed, MachineVersion, SUCCESSORS_M
 use crate::domain::token::Revision;
 
 /// Most machines that one request to etcd asks for.
-const MACHINES_PER_REQUEST: usize = 8;
+pub(super) const MACHINES_PER_REQUEST: usize = 8;
 /// The largest machine as stored, in bytes: the file, and two names and their tags for each successor.
 const MACHINE_BYTES_MAX: usize = FILE_BYTES_MAX + SUCCESSORS_MAX * 160;
 
@@ -112,33 +112,6 @@ impl Store {
         found.map(|kv| revision_of(&key, &kv)).transpose()
     }
 
-    /// Every machine in force, by kind. Those that are foreign or damaged are logged and passed over.
-    pub async fn machines(&self) -> Result<Vec<InForceAt>, StoreError> {
-        let (start, end) = self.keys().machines();
-        let found = self.all(start, end).await?;
-        let named = found.iter().filter_map(|kv| self.named(kv));
-        Ok(named
-            .filter_map(|(_, found)| {
-                found
-                    .inspect_err(|(error, _)| tracing::error!(%error, "a machine is passed over"))
-                    .ok()
-            })
-            .collect())
-    }
-
-    /// Every version of a kind's machine that was ever in force, oldest first.
-    pub async fn machine_versions(&self, kind: &Kind) -> Result<Vec<Filed>, StoreError> {
-        let (start, end) = self.keys().machine_versions(kind);
-        let found = self.all(start, end).await?;
-        let decode = |kv: &PbKeyValue| {
-            let key = self.keys().found(&kv.key)?;
-            codec::decode_machine(&key, kind, &kv.value)
-                .inspect_err(|error| tracing::error!(%error, "a machine is passed over"))
-                .ok()
-        };
-        Ok(found.iter().filter_map(decode).collect())
-    }
-
     /// A version of a kind's machine.
     pub async fn machine_version(
         &self,
@@ -195,24 +168,8 @@ impl Store {
         }
     }
 
-    async fn all(&self, mut start: Vec<u8>, end: Vec<u8>) -> Result<Vec<PbKeyValue>, StoreError> {
-        let mut all = Vec::new();
-        loop {
-            let page = self.range(start, end.clone(), MACHINES_PER_REQUEST).await?;
-            let Some(last) = page.last() else {
-                return Ok(all);
-            };
-            start = just_after(last.key.clone());
-            let full = page.len() == MACHINES_PER_REQUEST;
-            all.extend(page);
-            if !full {
-                return Ok(all);
-            }
-        }
-    }
-
     /// A machine in force as a range answered it.
-    fn named(&self, kv: &PbKeyValue) -> Option<Found> {
+    pub(super) fn named(&self, kv: &PbKeyValue) -> Option<Found> {
         let Some((key, kind)) = self.keys().found_machine(&kv.key) else {
             let key = kv.key.escape_ascii();
             tracing::warn!(%key, "a foreign key among the machines is passed over");

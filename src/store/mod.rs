@@ -12,6 +12,7 @@ mod keys;
 mod lease;
 pub mod link;
 mod machine;
+mod machine_pages;
 mod resource_watch;
 mod session;
 mod story;
@@ -31,6 +32,7 @@ pub use incidents::{IncidentPage, KEYS_PER_PAGE_MAX, PAGE_BYTES_MAX};
 pub use keys::{PREFIX_BYTES_MAX, PREFIX_DEFAULT, Prefix};
 pub use link::{Store, StoreOptions};
 pub use machine::{Found, InForceAt, MachineNews, MachineWatch};
+pub use machine_pages::{MACHINE_BYTES_READ_MAX, MachineList, MachinePage};
 pub use sweep::{FoundIncident, FoundRecord, Page};
 pub use txn::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,

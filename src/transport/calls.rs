@@ -9,7 +9,7 @@ use crate::proto::v1 as pb;
 
 use super::convert::ask::{Moving, Reserving};
 use super::convert::page::Page;
-use super::convert::{answer, ask, counts, incident, machine, story, wait};
+use super::convert::{answer, ask, counts, incident, machine, machine_page, story, wait};
 use super::gate::Origin;
 use super::suspects::Suspects;
 
@@ -228,12 +228,15 @@ impl Calls {
 
     pub(super) async fn list_machines(
         &self,
-        _: pb::ListMachinesRequest,
+        request: pb::ListMachinesRequest,
         origin: &Origin,
     ) -> Result<pb::ListMachinesResponse, Fault> {
-        let all = self.engine.get()?.machines(origin.caller).await?;
-        let machines = all.iter().map(machine::without_file).collect();
-        Ok(pb::ListMachinesResponse { machines })
+        let page = machine_page::Page::in_force(&request)?;
+        let (machines, next_page_token) = self.machine_page(page, origin).await?;
+        Ok(pb::ListMachinesResponse {
+            machines,
+            next_page_token,
+        })
     }
 
     pub(super) async fn get_machine(
@@ -257,11 +260,23 @@ impl Calls {
         request: pb::ListMachineVersionsRequest,
         origin: &Origin,
     ) -> Result<pb::ListMachineVersionsResponse, Fault> {
-        let kind = machine::kind(&request.kind)?;
+        let page = machine_page::Page::of_versions(&request)?;
+        let (machines, next_page_token) = self.machine_page(page, origin).await?;
+        Ok(pb::ListMachineVersionsResponse {
+            machines,
+            next_page_token,
+        })
+    }
+
+    async fn machine_page(
+        &self,
+        page: machine_page::Page,
+        origin: &Origin,
+    ) -> Result<(Vec<pb::Machine>, String), Fault> {
         let engine = self.engine.get()?;
-        let all = engine.machine_versions(kind, origin.caller).await?;
-        let machines = all.iter().map(machine::without_file).collect();
-        Ok(pb::ListMachineVersionsResponse { machines })
+        let (list, after) = (page.list.clone(), page.after.clone());
+        let found = engine.machine_page(list, after, page.size, origin.caller);
+        Ok(page.answer(&found.await?))
     }
 
     pub(super) async fn explain_resource(

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, ORIGIN};
+use http::header::{CONTENT_TYPE, ORIGIN};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
@@ -18,10 +18,11 @@ use crate::proto::v1::coordination_service_server::SERVICE_NAME;
 use crate::proto::v1::operator_service_server::OperatorServiceServer;
 
 use super::calls::{Calls, EngineSlot};
+use super::coding::{self, is_grpc};
 use super::gate::Gate;
 use super::grpc::{self, Grpc};
 use super::json::{Json, Rpc};
-use super::operator::Operator;
+use super::operator::{self, Operator};
 use super::{MESSAGE_BYTES_MAX, status};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -80,6 +81,9 @@ impl Door {
         if request.headers().contains_key(ORIGIN) {
             return from_a_browser();
         }
+        if let Some(refusal) = coding::refusal(request.headers()) {
+            return refusal;
+        }
         let ours = method_of(request.uri().path(), SERVICE_NAME);
         match (ours, is_grpc(request.headers())) {
             (_, true) if request.method() != Method::POST => no_post(),
@@ -123,15 +127,18 @@ impl AdminDoor {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        if let Some(refusal) = coding::refusal(request.headers()) {
+            return refusal;
+        }
         let ours = method_of(
             request.uri().path(),
             OperatorServiceServer::<Operator>::NAME,
         )
-        .is_some();
+        .map(str::to_owned);
         match (ours, is_grpc(request.headers())) {
-            (true, true) => gated(&self.gate, self.operator, request, &peer).await,
-            (false, true) => beside(self.beside, request).await,
-            (_, false) => nothing_here(),
+            (Some(method), true) => gated(&self.gate, self.operator, &method, request, &peer).await,
+            (None, true) => beside(self.beside, request).await,
+            (_, false) => only_grpc(),
         }
     }
 }
@@ -140,6 +147,7 @@ impl AdminDoor {
 async fn gated<S, B>(
     gate: &Gate,
     mut service: S,
+    method: &str,
     request: Request<B>,
     peer: &Peer,
 ) -> Response<Body>
@@ -153,7 +161,9 @@ where
         Err(fault) => return status::of(&fault).into_http(),
     };
     // The library reads the first message and would pass over whatever follows it.
-    if let Err(status) = grpc::one_message(&admitted.message) {
+    let sound = grpc::one_message(&admitted.message);
+    let sound = sound.and_then(|message| operator::sound(method, &message));
+    if let Err(status) = sound {
         return status.into_http();
     }
     let whole = Body::new(Full::new(admitted.message.clone()));
@@ -185,15 +195,6 @@ fn method_of<'p>(path: &'p str, service: &str) -> Option<&'p str> {
         .strip_prefix('/')
 }
 
-fn is_grpc(headers: &HeaderMap) -> bool {
-    let kind = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("application/grpc"));
-    // Not application/grpc-web, which is another protocol.
-    kind.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';']))
-}
-
 /// Browsers put an `Origin` on every call that is not a plain fetch of a page; programs do not. It is refused before anything
 /// else is looked at: a web page reaches loopback too, and one whose name was made to lead here (DNS rebinding) needs no
 /// leave of ours to read the answers. The name under which a caller reached us is not looked at: stubs set it freely.
@@ -212,6 +213,12 @@ fn no_post() -> Response<Body> {
 fn nothing_here() -> Response<Body> {
     let text = "nothing is here; gRPC is served, and JSON at POST /fencepost.v1.CoordinationService/<Method>\n";
     plain(StatusCode::NOT_FOUND, text)
+}
+
+fn only_grpc() -> Response<Body> {
+    let text = "only gRPC is served here, with content-type application/grpc; `fencepost incidents`, `explain`, `machine` \
+        and the like speak it\n";
+    plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text)
 }
 
 fn plain(code: StatusCode, text: &'static str) -> Response<Body> {

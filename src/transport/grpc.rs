@@ -28,8 +28,6 @@ use super::{MESSAGE_BYTES_MAX, status, timeouts};
 /// What gRPC puts before each message: a flag and a length.
 pub(super) const FRAME_BYTES: usize = 5;
 
-const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// The gRPC door. Cheap to clone.
@@ -58,9 +56,6 @@ impl Grpc {
         let Some(rpc) = method else {
             return Status::unimplemented("there is no such method").into_http();
         };
-        if let Some(refusal) = compressed(request.headers()) {
-            return refusal;
-        }
         let answer = match self.gate.admit(request, peer, terms()).await {
             // The place is held until the call is answered.
             Ok(admitted) => self.call(rpc, &admitted).await,
@@ -112,21 +107,16 @@ pub(super) fn one_message(body: &Bytes) -> Result<Bytes, Status> {
     Ok(body.slice_ref(message))
 }
 
-fn compressed(headers: &HeaderMap) -> Option<Response<Body>> {
-    let encoding = headers.get(ENCODING).filter(|name| *name != "identity")?;
-    let name = String::from_utf8_lossy(encoding.as_bytes());
-    let status = Status::unimplemented(format!("messages compressed with {name} are not taken"));
-    let mut response = status.into_http();
-    response
-        .headers_mut()
-        .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    Some(response)
+fn read<M: Message + Default>(message: Bytes) -> Result<M, Status> {
+    M::decode(message).map_err(|error| unreadable(&error))
 }
 
-fn read<M: Message + Default>(message: Bytes) -> Result<M, Status> {
-    let unreadable =
-        |error: prost::DecodeError| refused("body", format!("is no message of this call: {error}"));
-    M::decode(message).map_err(|error| status::of(&unreadable(error)))
+/// What is no message of the call that it was sent to.
+pub(super) fn unreadable(error: &prost::DecodeError) -> Status {
+    status::of(&refused(
+        "body",
+        format!("is no message of this call: {error}"),
+    ))
 }
 
 /// The message with what stands before it.

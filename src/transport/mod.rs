@@ -5,6 +5,7 @@
 //! a status in the one table of [`status`].
 
 mod calls;
+mod coding;
 mod convert;
 mod door;
 mod gate;

@@ -1,5 +1,7 @@
 //! The operator's calls, on the admin socket only.
 
+use bytes::Bytes;
+use prost_reflect::DynamicMessage;
 use tonic::{Request, Response, Status};
 
 use crate::engine::Fault;
@@ -8,6 +10,8 @@ use crate::proto::v1::operator_service_server::OperatorService;
 
 use super::calls::Calls;
 use super::gate::Origin;
+use super::grpc::unreadable;
+use super::json::operator_input;
 use super::status;
 
 /// `OperatorService` over the calls.
@@ -21,6 +25,16 @@ fn opened<M>(mut request: Request<M>) -> (M, Origin) {
         .remove::<Origin>()
         .expect("the gate says who asks, and no service is reached but through it");
     (request.into_inner(), origin)
+}
+
+/// Whether this is a message of the call. The library would take one that is not for a mistake of its own (INTERNAL).
+pub(super) fn sound(method: &str, message: &Bytes) -> Result<(), Status> {
+    // The library says that there is no such call.
+    let Some(input) = operator_input(method) else {
+        return Ok(());
+    };
+    let read = DynamicMessage::decode(input, message.clone());
+    read.map(drop).map_err(|error| unreadable(&error))
 }
 
 fn answered<M>(answer: Result<M, Fault>) -> Result<Response<M>, Status> {

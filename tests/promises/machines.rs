@@ -1,12 +1,14 @@
 //! One law at a time: nothing is decided under a machine that has been replaced, whatever a sidecar has heard of it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fencepost::domain::decision::{Decision, Layer, Rule, Verdict};
 use fencepost::domain::ids::{Kind, ResourceId};
+use fencepost::domain::machine::{MachineVersion, Title};
 use fencepost::domain::outcome::StoredResult;
 use fencepost::engine::clock::wall_clock_ms;
-use fencepost::engine::{Applied, Clock, EngineOptions, Fault};
+use fencepost::engine::{Applied, Clock, EngineOptions, Fault, MachineList};
 use futures_util::future::join_all;
 
 use crate::support::ask::{Ask, ask, body, fresh_resource, reserve, resource_of as resource};
@@ -144,33 +146,84 @@ async fn versions_only_rise_and_what_they_drop_is_accounted_for(backend: Backend
     ))
     .await;
     let parsed = Kind::parse(&kind).unwrap();
-    let history = one
-        .engine
-        .machine_versions(parsed.clone(), caller())
-        .await
-        .unwrap();
-    let versions: Vec<u32> = history.iter().map(|filed| filed.version.get()).collect();
+    let of_kind = MachineList::Versions(parsed.clone());
+    let history = listed(&one, &of_kind, 1).await;
+    let versions: Vec<u32> = history.iter().map(|title| title.version.get()).collect();
     assert_eq!(versions, [2, 3]);
-    assert_eq!(history[0].source, second.as_bytes());
+    let older = one
+        .engine
+        .machine(parsed.clone(), MachineVersion::new(2), caller());
+    assert_eq!(older.await.unwrap().unwrap().source, second.as_bytes());
     let in_force = one
         .engine
         .machine(parsed.clone(), None, caller())
         .await
         .unwrap();
     assert_eq!(in_force.unwrap().version.get(), 3);
-    let none = one.engine.machine(
-        parsed,
-        fencepost::domain::machine::MachineVersion::new(1),
-        caller(),
-    );
+    let none = one.engine.machine(parsed, MachineVersion::new(1), caller());
     assert_eq!(none.await.unwrap(), None);
-    let all = one.engine.machines(caller()).await.unwrap();
+    let all = listed(&one, &MachineList::InForce, 1).await;
     assert_eq!(
         all.iter()
-            .filter(|filed| filed.kind.as_str() == kind)
+            .filter(|title| title.kind.as_str() == kind)
             .count(),
         1
     );
+}
+
+/// A whole list, in pages of this size.
+async fn listed(sidecar: &Sidecar, list: &MachineList, size: usize) -> Vec<Title> {
+    let mut all = Vec::new();
+    let mut after = None;
+    loop {
+        let page = sidecar
+            .engine
+            .machine_page(list.clone(), after, size, caller());
+        let page = page.await.unwrap();
+        assert!(page.machines.len() <= size);
+        all.extend(page.machines);
+        after = page.next;
+        if after.is_none() {
+            return all;
+        }
+    }
+}
+
+// The files in one answer of etcd would be megabytes; what a list costs follows from the size of its page.
+async fn a_list_of_machines_comes_in_pages_and_applying_one_reads_no_other(backend: Backend) {
+    const KINDS: usize = 40;
+    let (one, plan) = backend.faulty().await;
+    let kinds: BTreeSet<String> = (0..KINDS).map(|_| fresh_kind()).collect();
+    let large = format!("# {}\n", "x".repeat(250 * 1024));
+    // Whose machines it is asks for them itself at the start; what the first costs is not told apart from that.
+    let mut installing = Vec::new();
+    for kind in &kinds {
+        let before = plan.counts();
+        one.install(&(lamp(kind, 1, "on") + &large)).await;
+        installing.push(plan.counts().since(&before));
+    }
+    for took in &installing[1..] {
+        // What is in force, how many are, and the commit.
+        let found = (took.of(Rpc::Range), took.of(Rpc::Txn));
+        assert_eq!(found, (2, 1), "{took}");
+    }
+    for size in [1, 7, 8, 200] {
+        let all = listed(&one, &MachineList::InForce, size).await;
+        let names: Vec<&str> = all.iter().map(|title| title.kind.as_str()).collect();
+        assert!(names.iter().copied().eq(kinds.iter().map(String::as_str)));
+    }
+    // 8 MiB are read for a page, and at most 8 machines more.
+    let before = plan.counts();
+    let page = one
+        .engine
+        .machine_page(MachineList::InForce, None, 200, caller());
+    let page = page.await.unwrap();
+    assert!(
+        page.next.is_some() && page.machines.len() <= 40,
+        "{}",
+        page.machines.len()
+    );
+    assert!(plan.counts().since(&before).of(Rpc::Range) <= 5);
 }
 
 async fn of_different_files_that_are_offered_at_once_one_is_put_in_force(backend: Backend) {
@@ -586,6 +639,7 @@ async fn a_machine_says_how_long_its_operations_are_kept(backend: Backend) {
 }
 
 engines! {
+    a_list_of_machines_comes_in_pages_and_applying_one_reads_no_other,
     a_part_that_counts_and_lacks_is_told_also_when_the_operation_is_done,
     what_an_event_leaves_out_of_its_digest_tells_no_two_messages_apart,
     what_is_compared_is_what_was_stored_under_every_version,

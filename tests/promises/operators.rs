@@ -102,6 +102,17 @@ async fn incidents_are_listed_shown_and_closed_on_the_command_line() {
         closed.contains("closed ") && closed.contains("by ann: the shop was told"),
         "{closed}"
     );
+    // A list, one shown and one closed are the same to a program.
+    let again = ["close", order, "--reason", "once more", "-o", "json"];
+    let [list, show, close] = [
+        &["--kind", "order", "-o", "json"][..],
+        &["show", order, "-o", "json"],
+        &again,
+    ];
+    let told_of = told(&sidecar, list).await;
+    for words in [show, close] {
+        assert_eq!(told(&sidecar, words).await, told_of, "{words:?}");
+    }
     let shown = told(&sidecar, &["show", order]).await;
     assert!(shown.contains("by ann: the shop was told"), "{shown}");
     assert!(

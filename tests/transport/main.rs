@@ -9,7 +9,9 @@
 mod config;
 mod doors;
 mod etcd;
+mod forms;
 mod json;
 mod lifecycle;
 mod sidecar;
 mod strangers;
+mod terminal;

@@ -18,6 +18,9 @@ use crate::proto::v1::{
     ListMachinesRequest, Machine, MachineFinding, MachineOutcome,
 };
 
+/// Machines asked for at a time: the largest page there is.
+const PAGE: i32 = 200;
+
 /// Which sidecar is asked, and how its answer is shown.
 #[derive(Debug, Args)]
 struct AskingArgs {
@@ -93,7 +96,7 @@ impl ApplyArgs {
         let Checked { said, files, sound } = super::check(&self.paths)?;
         if !sound {
             // What is wrong here would be wrong there, and none of them is applied without the others.
-            eprint!("{said}");
+            output::say(&said);
             return Ok(Exit::Invalid);
         }
         let mut operator = self.asking.open().await?;
@@ -109,7 +112,7 @@ impl ApplyArgs {
             let answered = answered.await;
             let answer = operator.answer(answered)?;
             for finding in &answer.findings {
-                eprintln!("{}", line(&file.name, finding));
+                output::say(&format!("{}\n", line(&file.name, finding)));
             }
             if answer.outcome() == MachineOutcome::Refused {
                 exit = Exit::Invalid;
@@ -152,48 +155,93 @@ fn title(machine: &Machine) -> String {
 impl ListArgs {
     pub(super) async fn run(&self) -> Result<Exit, Trouble> {
         let mut operator = self.asking.open().await?;
-        let request = with_timeout(ListMachinesRequest {}, self.asking.printing.timeout);
-        let answered = operator.client.list_machines(request).await;
-        let answer = operator.answer(answered)?;
-        listed(&self.asking, &answer.machines, "no machine is in force")?;
-        Ok(Exit::Good)
+        let mut listing = Listing::default();
+        while let Some(page_token) = listing.next(&operator)? {
+            let request = ListMachinesRequest {
+                page_size: PAGE,
+                page_token,
+            };
+            let request = with_timeout(request, self.asking.printing.timeout);
+            let answered = operator.client.list_machines(request).await;
+            let page = operator.answer(answered)?;
+            listing.show(&self.asking, &page.machines, page.next_page_token)?;
+        }
+        listing.end(&self.asking, "no machine is in force")
     }
 }
 
 impl HistoryArgs {
     pub(super) async fn run(&self) -> Result<Exit, Trouble> {
         let mut operator = self.asking.open().await?;
-        let request = ListMachineVersionsRequest {
-            kind: self.kind.clone(),
-        };
-        let request = with_timeout(request, self.asking.printing.timeout);
-        let answered = operator.client.list_machine_versions(request).await;
-        let answer = operator.answer(answered)?;
-        listed(
-            &self.asking,
-            &answer.machines,
-            "no machine was ever in force for this kind",
-        )?;
-        Ok(Exit::Good)
+        let mut listing = Listing::default();
+        while let Some(page_token) = listing.next(&operator)? {
+            let request = ListMachineVersionsRequest {
+                kind: self.kind.clone(),
+                page_size: PAGE,
+                page_token,
+            };
+            let request = with_timeout(request, self.asking.printing.timeout);
+            let answered = operator.client.list_machine_versions(request).await;
+            let page = operator.answer(answered)?;
+            listing.show(&self.asking, &page.machines, page.next_page_token)?;
+        }
+        listing.end(&self.asking, "no machine was ever in force for this kind")
     }
 }
 
-fn listed(asking: &AskingArgs, machines: &[Machine], none: &str) -> Result<(), Trouble> {
-    let mut text = String::new();
-    for machine in machines {
-        match asking.printing.output {
-            Output::Json => text.push_str(&json::line("Machine", machine)?),
-            Output::Table => {
-                let time = machine.create_time.as_ref();
-                let time = time.map(|time| format!(", applied {time}"));
-                text.push_str(&format!("{}{}\n", title(machine), time.unwrap_or_default()));
+/// A list that is printed page by page.
+#[derive(Debug, Default)]
+struct Listing {
+    /// The token of the page before, and of the next. Empty: the first page. `None`: there is no such one.
+    before: Option<String>,
+    next: Option<String>,
+    listed: usize,
+}
+
+impl Listing {
+    /// The token of the next page, if there is one.
+    fn next(&mut self, operator: &Operator) -> Result<Option<String>, Trouble> {
+        if self.before.is_none() {
+            self.before = Some(String::new());
+            return Ok(self.before.clone());
+        }
+        let next = self.next.take();
+        if next.is_some() && next == self.before {
+            let why = format!("{} answers the same page for ever", operator.place);
+            return Err(Trouble::failed(why));
+        }
+        self.before.clone_from(&next);
+        Ok(next)
+    }
+
+    fn show(
+        &mut self,
+        asking: &AskingArgs,
+        machines: &[Machine],
+        next: String,
+    ) -> Result<(), Trouble> {
+        self.listed += machines.len();
+        self.next = (!next.is_empty()).then_some(next);
+        let mut text = String::new();
+        for machine in machines {
+            match asking.printing.output {
+                Output::Json => text.push_str(&json::line("Machine", machine)?),
+                Output::Table => {
+                    let time = machine.create_time.as_ref();
+                    let time = time.map(|time| format!(", applied {time}"));
+                    text.push_str(&format!("{}{}\n", title(machine), time.unwrap_or_default()));
+                }
             }
         }
+        output::write(&text)
     }
-    if machines.is_empty() && asking.printing.output == Output::Table {
-        text = format!("{none}\n");
+
+    fn end(&self, asking: &AskingArgs, none: &str) -> Result<Exit, Trouble> {
+        if self.listed == 0 && asking.printing.output == Output::Table {
+            output::write(&format!("{none}\n"))?;
+        }
+        Ok(Exit::Good)
     }
-    output::write(&text)
 }
 
 impl GetArgs {
@@ -207,11 +255,11 @@ impl GetArgs {
         let answered = operator.client.get_machine(request).await;
         let answer = operator.answer(answered)?;
         let machine = answer.machine.unwrap_or_default();
-        output::write(&match self.asking.printing.output {
-            Output::Json => json::line("Machine", &machine)?,
+        match self.asking.printing.output {
+            Output::Json => output::write(&json::line("Machine", &machine)?)?,
             // As it was applied, comments and all, so that it can be shown, drawn, compared and applied again.
-            Output::Table => String::from_utf8_lossy(&machine.source).into_owned(),
-        })?;
+            Output::Table => output::file(&machine.source)?,
+        }
         Ok(Exit::Good)
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 
 use self::files::MachineFile;
-use super::exit::Exit;
+use super::exit::{self, Exit};
 use super::output;
 use super::trouble::Trouble;
 use crate::domain::ids::Kind;
@@ -21,20 +21,28 @@ use crate::domain::machine::{Machine, Place, Severity, difference};
 #[derive(Debug, Subcommand)]
 pub(super) enum MachineCommand {
     /// Say what is wrong: one finding a line, with file, line, column, rule and what to do
+    #[command(after_help = exit::of_files())]
     Check(CheckArgs),
     /// Show what becomes of each event in each state
+    #[command(after_help = exit::of_files())]
     Show(FileArgs),
     /// Draw the states and moves
+    #[command(after_help = exit::of_files())]
     Graph(GraphArgs),
     /// Say what changed, and whether the new file may follow the old one
+    #[command(after_help = exit::of_files())]
     Diff(DiffArgs),
     /// Put machine files in force, over the sidecar's admin socket: only a higher version installs
+    #[command(after_help = exit::of_a_question(&[]))]
     Apply(in_force::ApplyArgs),
     /// List the machines in force
+    #[command(after_help = exit::of_a_question(&[]))]
     List(in_force::ListArgs),
     /// Print the file that is in force for a kind, or one of its versions
+    #[command(after_help = exit::of_a_question(&[]))]
     Get(in_force::GetArgs),
     /// List every version of a kind's machine that was ever in force
+    #[command(after_help = exit::of_a_question(&[]))]
     History(in_force::HistoryArgs),
 }
 
@@ -59,7 +67,7 @@ pub(super) struct GraphArgs {
     /// The machine file
     file: PathBuf,
     /// The language of the drawing
-    #[arg(long, value_enum, default_value_t = Format::Mermaid)]
+    #[arg(long, env = "FENCEPOST_FORMAT", value_enum, default_value_t = Format::Mermaid)]
     format: Format,
 }
 
@@ -150,7 +158,7 @@ fn check(paths: &[PathBuf]) -> Result<Checked, Trouble> {
 impl DiffArgs {
     fn run(&self) -> Result<Exit, Trouble> {
         let (old, new) = (MachineFile::read(&self.old)?, MachineFile::read(&self.new)?);
-        eprint!("{}{}", old.findings(), new.findings());
+        output::say(&(old.findings() + &new.findings()));
         let (Some(was), Some(is)) = (&old.reading.machine, &new.reading.machine) else {
             return Ok(Exit::Invalid);
         };
@@ -176,7 +184,7 @@ impl DiffArgs {
 /// Findings go to standard error, so that what is drawn or shown can be piped on.
 fn with_machine(path: &Path, text: impl Fn(&Machine) -> String) -> Result<Exit, Trouble> {
     let file = MachineFile::read(path)?;
-    eprint!("{}", file.findings());
+    output::say(&file.findings());
     match &file.reading.machine {
         Some(machine) => output::write(&text(machine)).map(|()| Exit::Good),
         None => Ok(Exit::Invalid),

@@ -31,7 +31,7 @@ pub use facts::MachineHash;
 pub use finding::{FINDINGS_MAX, Finding, Rule, Severity};
 pub use in_force::{EventInForce, InForce, Lineage, Renaming, SUCCESSORS_MAX, Starts};
 pub use place::{At, Place};
-pub use succession::{Filed, Succession, succession};
+pub use succession::{Filed, Succession, Title, succession};
 pub use yaml::DEPTH_MAX;
 
 use self::finding::Findings;

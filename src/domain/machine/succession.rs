@@ -27,7 +27,30 @@ pub struct Filed {
     pub lineage: Lineage,
 }
 
+/// A machine as it is listed, without its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Title {
+    /// Of which kind.
+    pub kind: Kind,
+    /// Its version.
+    pub version: MachineVersion,
+    /// The hash of what it says.
+    pub hash: MachineHash,
+    /// When it was applied, in milliseconds since 1970.
+    pub time_ms: u64,
+}
+
 impl Filed {
+    /// What a list shows of it.
+    pub fn title(&self) -> Title {
+        Title {
+            kind: self.kind.clone(),
+            version: self.version,
+            hash: self.hash,
+            time_ms: self.time_ms,
+        }
+    }
+
     /// Makes it ready for judging. The error says why this Fencepost cannot read it.
     pub fn open(&self) -> Result<InForce, String> {
         let Some(machine) = Machine::in_force(&self.source) else {

@@ -1,7 +1,7 @@
 //! Machines, from and to the wire.
 
 use crate::domain::ids::Kind;
-use crate::domain::machine::{Filed, Finding, MachineVersion, Severity};
+use crate::domain::machine::{Filed, Finding, MachineVersion, Severity, Title};
 use crate::engine::{Applied, Fault};
 use crate::proto::v1 as pb;
 
@@ -56,14 +56,18 @@ pub(crate) fn whole(filed: &Filed) -> pb::Machine {
     }
 }
 
+fn without_file(filed: &Filed) -> pb::Machine {
+    listed(&filed.title())
+}
+
 /// Writes a machine, as in a list.
-pub(crate) fn without_file(filed: &Filed) -> pb::Machine {
-    let hash = filed.hash.as_bytes().iter();
+pub(crate) fn listed(title: &Title) -> pb::Machine {
+    let hash = title.hash.as_bytes().iter();
     pb::Machine {
-        kind: filed.kind.as_str().to_owned(),
-        version: i32::try_from(filed.version.get()).unwrap_or(i32::MAX),
+        kind: title.kind.as_str().to_owned(),
+        version: i32::try_from(title.version.get()).unwrap_or(i32::MAX),
         hash: hash.map(|byte| format!("{byte:02x}")).collect(),
-        create_time: Some(span::timestamp(filed.time_ms)),
+        create_time: Some(span::timestamp(title.time_ms)),
         source: bytes::Bytes::new(),
     }
 }

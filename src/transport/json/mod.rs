@@ -20,7 +20,7 @@ use super::convert::refused;
 use super::door::Peer;
 use super::gate::{Admitted, Gate, Terms};
 use super::{JSON_BODY_BYTES_MAX, status, timeouts};
-pub(super) use schema::Rpc;
+pub(super) use schema::{Rpc, operator_input};
 
 const JSON: &str = "application/json";
 const PROTOCOL_VERSION: &str = "connect-protocol-version";

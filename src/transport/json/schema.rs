@@ -71,6 +71,18 @@ impl Rpc {
     }
 }
 
+/// What a call of the operator's service takes. `None`: there is no such call.
+pub(in crate::transport) fn operator_input(method: &str) -> Option<MessageDescriptor> {
+    let service = SERVICE
+        .parent_pool()
+        .get_service_by_name("fencepost.v1.OperatorService");
+    let service = service.expect("the interface has this service");
+    let mut methods = service.methods();
+    methods
+        .find(|found| found.name() == method)
+        .map(|found| found.input())
+}
+
 /// Puts an encoded message into JSON: 64-bit numbers as strings, bytes in base64, enums by name.
 pub(super) fn to_json(descriptor: MessageDescriptor, encoded: &[u8]) -> Vec<u8> {
     let message = DynamicMessage::decode(descriptor, encoded)
