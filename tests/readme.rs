@@ -478,6 +478,7 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| reason for closing an incident | {REASON_BYTES_MAX} bytes |",
         "| page of incidents | {PAGE_SIZE_MAX}, {PAGE_SIZE_DEFAULT} if not said; {PAGE_BYTES_MAX/1048576} MiB; {KEYS_PER_PAGE_MAX} stored values looked at |",
         "| incidents whose repetitions wait to be written | {INCIDENTS_COUNTED_MAX} |",
+        "| page of machines | {PAGE_SIZE_MAX}, {PAGE_SIZE_DEFAULT} if not said; {MACHINE_BYTES_READ_MAX/1048576} MiB read for it |",
         "| retention; that of incidents | 1 min to 10 years, 96 h and 30 days if absent; incidents not shorter than operations |",
         "| kinds and events counted apart | {COUNT_ROWS_MAX}, the rest together |",
         "| operations of one resource whose deliveries are counted between two writes | {UNSAVED_COUNTS_MAX} |",
