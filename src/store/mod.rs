@@ -12,6 +12,7 @@ mod keys;
 mod lease;
 pub mod link;
 mod machine;
+pub mod queue;
 mod resource_watch;
 mod session;
 mod story;
@@ -22,8 +23,8 @@ mod watch;
 
 pub use clock::StoredClock;
 pub use commit::{
-    BatchOutcome, Commit, MachineGuard, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite,
-    Seen, SeenReservation,
+    BatchOutcome, Commit, MachineGuard, MemberOutcome, QueueGuard, ReadAsk, ReservationGuard,
+    ReservationWrite, Seen, SeenQueue, SeenReservation,
 };
 pub use endpoint::Endpoint;
 pub use error::{NotApplied, StoreError};
@@ -31,6 +32,10 @@ pub use incidents::{IncidentPage, KEYS_PER_PAGE_MAX, PAGE_BYTES_MAX};
 pub use keys::{PREFIX_BYTES_MAX, PREFIX_DEFAULT, Prefix};
 pub use link::{Store, StoreOptions};
 pub use machine::{Found, InForceAt, MachineNews, MachineWatch};
+pub use queue::{
+    Entering, QueueChange, QueueNews, QueueNow, QueueWatch, ReservationNews, ReservationWatch,
+    SessionWrite, WAITERS_PER_WRITE_MAX, WaitSession,
+};
 pub use sweep::{FoundIncident, FoundRecord, Page};
 pub use txn::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,
