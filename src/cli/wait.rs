@@ -1,4 +1,4 @@
-//! `--wait`: of the calls that may wait for an operation in progress.
+//! `--wait`: of the calls that may wait for an operation in progress, or for a busy resource.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::trouble::Trouble;
 /// How long to wait.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct WaitArgs {
-    /// How long to wait while the operation is in progress, with its unit: 30s, 5m; --timeout counts beside it [default: not]
+    /// How long to wait while the operation is in progress or the resource is busy, with its unit: 30s, 5m; --timeout counts beside it [default: not]
     #[arg(
         long,
         env = "FENCEPOST_WAIT",

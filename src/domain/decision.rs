@@ -121,6 +121,8 @@ pub enum Rule {
     Over,
     /// Another round holds the resource.
     Held,
+    /// The resource is free, but others wait for it and come first.
+    Queued,
     /// The token is that of the live grant.
     Live,
     /// The token is that of the last grant, which is over; accepted as asked.
@@ -219,6 +221,7 @@ rule_names! {
     Lost => "LOST",
     Over => "OVER",
     Held => "HELD",
+    Queued => "QUEUED",
     Live => "LIVE",
     LastGranted => "LAST_GRANTED",
     Overtaken => "OVERTAKEN",

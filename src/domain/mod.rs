@@ -14,3 +14,4 @@ pub mod record;
 pub mod request;
 pub mod retention;
 pub mod token;
+pub mod waiter;

@@ -32,9 +32,10 @@ impl Engine {
         let work = async move {
             let resource = ask.resource.clone();
             let lease = match patience {
-                Patience::None => Some(engine.shared.leases.take(ask.ttl).await?),
+                // One that is ready costs nothing. Else it is taken only when it is to be granted.
+                Patience::None => engine.shared.leases.take_ready(ask.ttl)?,
                 // Of many who wait at most one is granted anything.
-                Patience::Waits | Patience::Over => None,
+                Patience::Waits(_) | Patience::Over(_) => None,
             };
             let ask = Ask::Reserve(ask, random_nonce(), lease);
             let asked = engine.ask(&resource, ask, sent.clone(), patience);

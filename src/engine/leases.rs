@@ -166,7 +166,8 @@ impl Leases {
         Ok(Some(bound))
     }
 
-    fn take_ready(&self, ttl: Ttl) -> Result<Option<LeaseId>, Fault> {
+    /// The same, if one is ready.
+    pub(super) fn take_ready(&self, ttl: Ttl) -> Result<Option<LeaseId>, Fault> {
         let now = Boottime::now();
         let mut pool = self.lock();
         let Pool {

@@ -17,6 +17,7 @@ mod machines;
 mod narrow_keys;
 mod outcome;
 mod pace;
+mod queue;
 mod reader;
 mod round;
 mod sparing;

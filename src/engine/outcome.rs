@@ -5,6 +5,14 @@ use crate::domain::judge::{Draft, Standing};
 use crate::domain::token::Revision;
 use crate::store::{Commit, ReservationGuard, ReservationWrite};
 
+/// What must hold of the reservation key.
+pub(super) fn guard_of(standing: &Standing) -> ReservationGuard {
+    match standing.reservation() {
+        Some(granted) => ReservationGuard::GrantedAt(granted),
+        None => ReservationGuard::Absent,
+    }
+}
+
 /// What is known now, after what was known before. `None`: less than would be of use.
 pub(super) fn known_after(before: Standing, done: Commit, revision: Revision) -> Option<Standing> {
     if done.gone.record {

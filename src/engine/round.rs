@@ -6,7 +6,8 @@
 //! second fails and the record shows it (each request knows its own writes by their nonce); if the second is applied, the
 //! guard of the first can never hold again. Either way the truth is known, and only then is anybody answered.
 //!
-//! That holds because no guard that has failed ever holds again while the request could still arrive: a record's revision only
+//! That holds because no guard that has failed ever holds again while the request could still arrive (but for that on the queue,
+//! see [`settling`]): a record's revision only
 //! rises, a reservation key that is gone is never the same again, one that comes changes the record, an operation in a key of
 //! its own is removed together with a change of the record, and a timeline does not come back. A record itself is removed only
 //! when nobody has touched it for a whole retention, the shortest of which is far longer than a request can be under way. A
@@ -15,6 +16,7 @@
 //! operations are finished and differ at most in which incidents were raised about them, which raising again finds there.
 
 mod failed;
+mod settling;
 mod unleased;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -26,7 +28,7 @@ use tracing::error;
 use super::fault::Fault;
 use super::lane::{Belief, Shared};
 use super::laws::LawSince;
-use super::outcome::{count_repeats, known_after};
+use super::outcome::{count_repeats, guard_of, known_after};
 use super::pace::Pace;
 use super::ticket::{Patience, Ticket};
 use crate::domain::decision::IncidentId;
@@ -40,6 +42,7 @@ use crate::store::{
     Commit, MachineGuard, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite, Seen,
     StoreError,
 };
+use settling::{leaves, may_hold_again, queue_guard};
 
 /// How often a lane folds anew because others were first, before it gives up for now.
 const OVERTAKEN_MAX: u32 = 64;
@@ -60,8 +63,10 @@ pub(super) struct Round<'a> {
     law_found: Option<Option<Revision>>,
     /// Whether the standing was read or confirmed after these requests were taken up.
     fresh: bool,
-    /// Whether a commit of this round may still arrive.
+    /// Whether a commit of this round may still arrive,
     unsettled: bool,
+    /// and its guards may hold again, so that only a write of the record keeps it out.
+    shut_out: bool,
     /// The lease that the last commit was to hang a key on.
     granting: Option<LeaseId>,
     overtaken: u32,
@@ -69,6 +74,7 @@ pub(super) struct Round<'a> {
 }
 
 /// What one fold came to.
+#[derive(Default)]
 struct Folded {
     /// Answers, for as many requests from the front.
     drafts: Vec<Draft>,
@@ -109,6 +115,7 @@ impl<'a> Round<'a> {
             law_found: None,
             fresh: false,
             unsettled: false,
+            shut_out: false,
             granting: None,
             overtaken: 0,
             pace: Pace::new(),
@@ -140,7 +147,11 @@ impl<'a> Round<'a> {
         if let Err(error) = self.look_up_law().await {
             return Box::pin(self.unanswered(error)).await;
         }
-        let folded = self.fold();
+        let folded = if self.shut_out {
+            self.fold_only_the_record()
+        } else {
+            self.fold()
+        };
         match folded.write {
             // Boxed, for it is rare, and every lane's task would be made to hold it.
             None if folded.unleased => Box::pin(self.take_lease()).await,
@@ -178,8 +189,9 @@ impl<'a> Round<'a> {
         let mut unleased = false;
         while let Some(ticket) = self.tickets.pop_front() {
             let judged = match ticket.patience() {
-                Patience::None | Patience::Over => fold.judge(&ticket.ask),
-                Patience::Waits => fold.judge_waiting(&ticket.ask),
+                Patience::None => fold.judge(&ticket.ask),
+                Patience::Waits(place) => fold.judge_placed(&ticket.ask, place, true),
+                Patience::Over(place) => fold.judge_placed(&ticket.ask, place, false),
             };
             // An operation that is nowhere in the record may have a key of its own.
             let sure = self.fresh && standing.knows_absent(fold.absent());
@@ -227,10 +239,7 @@ impl<'a> Round<'a> {
         self.tickets = kept;
         let absent = fold.absent().clone();
         let lawful = fold.lawful();
-        let guard = match standing.reservation() {
-            Some(granted) => ReservationGuard::GrantedAt(granted),
-            None => ReservationGuard::Absent,
-        };
+        let guard = guard_of(standing);
         let seen = standing.revision();
         let write = fold.into_write().map(|write| (write, guard, seen));
         // Facts come from what is known, so there is something that knows them. If what the fold writes is committed, these
@@ -315,6 +324,8 @@ impl<'a> Round<'a> {
             } else {
                 MachineGuard::None
             },
+            queue: queue_guard(write.turn),
+            leaves: leaves(write.turn),
             absent_operations: looked_for.clone(),
             record: write.record,
             reservation_write: match write.reservation {
@@ -337,17 +348,20 @@ impl<'a> Round<'a> {
         match self.shared.committer.commit(prepared).await {
             Ok((MemberOutcome::Committed { raised }, revision)) => {
                 self.unsettled = false;
+                let shut_out = std::mem::take(&mut self.shut_out);
                 self.shared.kept_something.store(true, Ordering::Release);
                 let before = self.standing.take().unwrap_or_default();
                 let known = known_after(before, commit, revision);
                 self.standing = known.map(|known| known.counted(&counted));
                 count_repeats(&mut self.standing, &drafts, &counted);
                 self.answer(drafts, Some(revision), raised);
-                Next::Done
+                if shut_out { Next::Again } else { Next::Done }
             }
             Ok((MemberOutcome::Overtaken(seen), _)) => {
                 // An earlier try under the same guards either shows in what was just read, or can never be applied.
                 let was_unsettled = std::mem::take(&mut self.unsettled);
+                self.shut_out = was_unsettled && may_hold_again(&commit, &seen);
+                self.unsettled = self.shut_out;
                 self.overtaken += 1;
                 let next = self.learn(*seen, looked_for);
                 if was_unsettled {
@@ -377,6 +391,7 @@ impl<'a> Round<'a> {
         match Standing::seen(seen.record, reservation) {
             Ok(known) => {
                 let known = known.with_operations(seen.operations).remembering(before);
+                let known = known.with_queue(seen.queue.map(|seen| self.trusted(seen)));
                 self.standing = Some(known.with_absent(looked_for));
                 self.fresh = true;
                 Next::Again

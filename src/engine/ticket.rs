@@ -8,10 +8,11 @@ use tokio::sync::oneshot;
 
 use super::facade::random_nonce;
 use super::{Boottime, Fault};
-use crate::domain::decision::{Decision, Verdict};
+use crate::domain::decision::Decision;
 use crate::domain::ids::Nonce;
 use crate::domain::judge::{Answer, Ask};
 use crate::domain::request::Purpose;
+use crate::domain::waiter::Place;
 
 /// When to ask again after an outcome is unknown: the sidecar is settling it meanwhile.
 pub(super) const UNKNOWN_RETRY: Duration = Duration::from_millis(500);
@@ -52,10 +53,10 @@ impl Progress {
 pub(super) enum Patience {
     /// It is told so.
     None,
-    /// It waits, and asks again.
-    Waits,
+    /// It waits, and asks again; with its place in the queue, if it has one.
+    Waits(Option<Place>),
     /// It has waited, and is told so now.
-    Over,
+    Over(Option<Place>),
 }
 
 /// A request in a lane.
@@ -93,7 +94,7 @@ impl Ticket {
 
     /// Whether its caller is not told this now, but goes on waiting.
     pub(super) fn goes_on(&self, decision: &Decision) -> bool {
-        self.patience == Patience::Waits && decision.verdict == Verdict::InProgress
+        matches!(self.patience, Patience::Waits(_)) && self.ask.waits_at(decision.verdict)
     }
 
     /// Whether nobody wants it any more and nothing of it was sent.

@@ -1,4 +1,4 @@
-//! Waiting until an operation that is in progress is settled.
+//! Waiting: until an operation that is in progress is settled, or until a busy resource is free and it is one's turn.
 //!
 //! However many callers wait for one operation, one task here follows its resource for all of them. It looks the operation up
 //! whenever the resource changes, and now and then without having heard of a change, for a watch may be silent for reasons of
@@ -7,6 +7,8 @@
 //!
 //! Nobody waits past a change. A caller listens before it asks, so that whatever changes after it was told "in progress" is
 //! heard; if nobody followed the resource at that time, the follower that comes after looks the operation up once it follows.
+
+mod until;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,17 +20,20 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
-use super::clock::Boottime;
+use super::clock::wall_clock_ms;
 use super::facade::{Caller, Engine, Known, Reserved};
 use super::fault::Fault;
 use super::lane::Shared;
 use super::lanes::Lanes;
 use super::pace::Pace;
+use super::queue::Queues;
 use super::ticket::{Patience, Progress, Ticket};
-use crate::domain::decision::{Decision, Verdict};
-use crate::domain::ids::{OperationId, ResourceId};
+use crate::domain::decision::Decision;
+use crate::domain::ids::{Holder, OperationId, ResourceId};
 use crate::domain::judge::{Answer, Ask, OperationState};
-use crate::domain::request::{Lookup, Reserve, Ride, Transition};
+use crate::domain::request::{Lookup, Purpose, Reserve, Ride, Transition};
+use crate::domain::waiter::{self, WaitingCall};
+use until::{Heard, WaitsFor, heard};
 
 /// Most calls that wait at once. One over it is answered at once, as if it did not want to wait.
 pub const WAITERS_MAX: u32 = 2 * 1024;
@@ -52,12 +57,12 @@ struct Subject {
     operation: OperationId,
 }
 
-/// How many wait, and how many operations are followed for them.
+/// How many wait, and how much is followed for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiters {
-    /// Calls that were found in progress, and wait.
+    /// Calls that wait.
     pub calls: usize,
-    /// Operations that are followed.
+    /// Operations and resources that are followed.
     pub followed: usize,
 }
 
@@ -70,6 +75,7 @@ pub(super) struct Waiting {
     followed: Arc<Mutex<HashMap<Subject, Followed>>>,
     /// Tasks that follow, those included that are about to end.
     followers: Arc<AtomicUsize>,
+    queues: Queues,
 }
 
 /// An operation that is followed.
@@ -92,6 +98,7 @@ struct Waiter {
 impl Waiting {
     pub(super) fn new(shared: Arc<Shared>, lanes: Arc<Lanes>) -> Self {
         Self {
+            queues: Queues::new(Arc::clone(&shared)),
             shared,
             lanes,
             places: Arc::new(Semaphore::new(places_max())),
@@ -231,28 +238,35 @@ impl Drop for Follower {
 }
 
 impl Engine {
-    /// As [`Engine::reserve`]; while the operation of its intent is in progress under another request's claim, waits for its
-    /// end, at most so long. What the wait took is part of `safe_for`, which counts from when the call arrived.
+    /// As [`Engine::reserve`]; while the resource is busy, waits for its turn, and while the operation of its intent is in progress
+    /// under another request's claim, for its end, at most so long. What the wait took is part of `safe_for`, which counts from
+    /// when the call arrived.
     pub async fn reserve_or_wait(
         &self,
         ask: Reserve,
         wait: Duration,
         caller: Caller,
     ) -> Result<Reserved, Fault> {
-        let Some(intent) = ask.intent.as_ref().filter(|_| !wait.is_zero()) else {
+        if wait.is_zero() {
             return self.reserve(ask, caller).await;
-        };
-        let subject = Subject {
+        }
+        let operation = ask.intent.as_ref().map(|intent| Subject {
             resource: ask.resource.clone(),
             operation: intent.operation.clone(),
+        });
+        let who = who(ask.holder.as_ref(), WaitingCall::Reserve);
+        let waits_for = WaitsFor {
+            operation,
+            resource: Some((ask.resource.clone(), who)),
         };
         let once = |caller, patience| Box::pin(self.reserve_once(ask.clone(), patience, caller));
-        let in_progress = |reserved: &Reserved| is_in_progress(&reserved.decision);
-        let answered = self.until_settled(subject, wait, caller, once, in_progress);
+        let heard = |reserved: &Reserved| heard(&reserved.decision);
+        let answered = self.until_settled(waits_for, wait, caller, once, heard);
         answered.await.map(waited_for)
     }
 
-    /// As [`Engine::ride`], and waits as [`Engine::reserve_or_wait`] does.
+    /// As [`Engine::ride`], and waits for an operation in progress as [`Engine::reserve_or_wait`] does. Its resource is held by
+    /// whoever asks, and so is not waited for.
     pub async fn ride_or_wait(
         &self,
         ask: Ride,
@@ -264,13 +278,13 @@ impl Engine {
             operation: ask.intent.operation.clone(),
         };
         let once = |caller, patience| Box::pin(self.ride_once(ask.clone(), patience, caller));
-        let in_progress = |reserved: &Reserved| is_in_progress(&reserved.decision);
-        let answered = self.until_settled(subject, wait, caller, once, in_progress);
+        let heard = |reserved: &Reserved| heard(&reserved.decision);
+        let answered = self.until_settled(only(subject), wait, caller, once, heard);
         answered.await.map(waited_for)
     }
 
-    /// As [`Engine::transition`]; while its operation is in progress under another request's claim, waits for its end, at
-    /// most so long.
+    /// As [`Engine::transition`]; while its operation is in progress under another request's claim, waits for its end, and while
+    /// the resource is busy, for its turn, at most so long.
     pub async fn transition_or_wait(
         &self,
         ask: Transition,
@@ -284,8 +298,15 @@ impl Engine {
             resource: ask.resource.clone(),
             operation: ask.intent.operation.clone(),
         };
+        // One that holds the resource, or only asks what would be, has nothing to wait for there.
+        let queues = ask.reservation.is_none() && ask.purpose == Purpose::Commit;
+        let who = || who(ask.sender.as_ref(), WaitingCall::Transition);
+        let waits_for = WaitsFor {
+            resource: queues.then(|| (ask.resource.clone(), who())),
+            ..only(subject)
+        };
         let once = |caller, patience| self.transition_once(ask.clone(), patience, caller);
-        let answered = self.until_settled(subject, wait, caller, once, is_in_progress);
+        let answered = self.until_settled(waits_for, wait, caller, once, heard);
         answered.await.map(|(decision, _)| decision)
     }
 
@@ -306,89 +327,49 @@ impl Engine {
             operation: ask.operation.clone(),
         };
         let once = |caller, _| self.lookup(resource.clone(), ask.clone(), caller);
-        let running = |known: &Known| known.state == OperationState::Running;
-        let answered = self.until_settled(subject, wait, caller, once, running);
+        let running = |known: &Known| match known.state {
+            OperationState::Running => Heard::InProgress,
+            OperationState::NeverSeen
+            | OperationState::Interrupted
+            | OperationState::Done
+            | OperationState::DoneEmpty
+            | OperationState::Refused
+            | OperationState::Expired => Heard::Settled,
+        };
+        let answered = self.until_settled(only(subject), wait, caller, once, running);
         answered.await.map(|(known, _)| known)
     }
 
     /// How many wait now.
     pub fn waiters(&self) -> Waiters {
         Waiters {
-            calls: self.waiting.lock().values().map(|of| of.waiters).sum(),
-            followed: self.waiting.followers.load(Ordering::Acquire),
+            calls: self
+                .waiting
+                .lock()
+                .values()
+                .map(|of| of.waiters)
+                .sum::<usize>()
+                + self.waiting.queues.calls(),
+            followed: self.waiting.followers.load(Ordering::Acquire)
+                + self.waiting.queues.followed(),
         }
-    }
-
-    /// Asks until the answer is another than "in progress", or the wait is over. Answers also how long after the caller's
-    /// arrival the question began that has this answer.
-    async fn until_settled<T, F>(
-        &self,
-        subject: Subject,
-        wait: Duration,
-        caller: Caller,
-        once: impl Fn(Caller, Patience) -> F,
-        in_progress: impl Fn(&T) -> bool,
-    ) -> Result<(T, Duration), Fault>
-    where
-        F: Future<Output = Result<T, Fault>>,
-    {
-        let longest = caller.deadline.since(caller.arrived);
-        let wait = wait.min(longest.saturating_sub(ANSWER_MARGIN));
-        let over = caller.arrived.plus(wait);
-        let at_once = || async { Ok((once(caller, Patience::None).await?, Duration::ZERO)) };
-        if over.left().is_zero() {
-            return at_once().await;
-        }
-        let Some(_place) = self.waiting.place() else {
-            return at_once().await;
-        };
-        let mut heard = self.waiting.listen(&subject);
-        let mut asked = caller;
-        let mut answer = once(asked, Patience::Waits).await?;
-        let mut waiter: Option<Waiter> = None;
-        let mut trouble: Option<Pace> = None;
-        while in_progress(&answer) {
-            let waiter = waiter.get_or_insert_with(|| self.waiting.enter(&subject, heard.take()));
-            let patience = tokio::select! {
-                biased;
-                // What is known so far is still an answer; nobody is asked any more.
-                () = self.shared.tasks.told_to_stop() => break,
-                _ = waiter.bell.changed() => Patience::Waits,
-                () = once_more(trouble.as_mut()) => Patience::Waits,
-                () = tokio::time::sleep(over.left()) => Patience::Over,
-            };
-            asked.arrived = Boottime::now();
-            // A question leaves time for what is known already, should etcd be slow.
-            let limit = over.max(asked.arrived);
-            let limit = limit.plus(ANSWER_MARGIN / LAST_QUESTION_PART);
-            asked.deadline = limit.min(caller.deadline);
-            match once(asked, patience).await {
-                Ok(told) => (answer, trouble) = (told, None),
-                // Nothing was done, and what is known so far is still an answer.
-                Err(fault) if fault.passes() => {
-                    trouble.get_or_insert_with(Pace::new);
-                }
-                Err(Fault::DeadlinePassed | Fault::Stopping { .. }) => break,
-                Err(fault) => return Err(fault),
-            }
-            if patience == Patience::Over {
-                break;
-            }
-        }
-        Ok((answer, asked.arrived.since(caller.arrived)))
     }
 }
 
-/// After a question that etcd did not answer, the moment to ask again; without one there is none.
-async fn once_more(trouble: Option<&mut Pace>) {
-    match trouble {
-        Some(pace) => pace.wait().await,
-        None => std::future::pending().await,
+fn only(operation: Subject) -> WaitsFor {
+    WaitsFor {
+        operation: Some(operation),
+        resource: None,
     }
 }
 
-fn is_in_progress(decision: &Decision) -> bool {
-    decision.verdict == Verdict::InProgress
+/// What is told of a caller in the queue.
+fn who(holder: Option<&Holder>, call: WaitingCall) -> waiter::Waiter {
+    waiter::Waiter {
+        holder: holder.cloned(),
+        call,
+        time_ms: wall_clock_ms(),
+    }
 }
 
 /// The caller counts from before it sent the call, and the grant came at the end of the wait.
@@ -403,7 +384,8 @@ fn places_max() -> usize {
     usize::try_from(WAITERS_MAX).unwrap_or(Semaphore::MAX_PERMITS)
 }
 
-fn until_recheck() -> Duration {
+/// When to look again at what is followed.
+pub(super) fn until_recheck() -> Duration {
     let part = u32::from(Uuid::new_v4().as_bytes()[0]);
     RECHECK + RECHECK_SPREAD * part / u32::from(u8::MAX)
 }

@@ -18,8 +18,11 @@ mod refer;
 mod strategies;
 #[cfg(test)]
 mod tests;
+mod waiter;
 
 use prost::Message;
+
+pub(super) use self::waiter::{decode_waiter, encode_wait_session, encode_waiter};
 
 use super::StoreError;
 use super::clock::StoredClock;
@@ -56,6 +59,8 @@ enum RecordKind {
     Clock,
     Sweep,
     Machine,
+    Waiter,
+    WaitSession,
 }
 
 impl RecordKind {
@@ -70,6 +75,8 @@ impl RecordKind {
             Self::Clock => 7,
             Self::Sweep => 8,
             Self::Machine => 9,
+            Self::Waiter => 12,
+            Self::WaitSession => 13,
         }
     }
 
@@ -83,6 +90,8 @@ impl RecordKind {
             Self::Clock => "a clock",
             Self::Sweep => "a sweep",
             Self::Machine => "a machine",
+            Self::Waiter => "an entry of a queue",
+            Self::WaitSession => "a session of those who wait",
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::domain::incident::Incident;
 use crate::domain::judge::Gone;
 use crate::domain::record::{LeaseId, Operation, Record};
 use crate::domain::token::Revision;
+use crate::domain::waiter::{Place, WaiterName};
 
 /// Which parts of a resource to read.
 #[derive(Clone, Debug)]
@@ -37,6 +38,19 @@ pub struct Seen {
     pub operations: Vec<Operation>,
     /// When the machine of its kind was put in force, if that was looked at; inside, `None`: there is none.
     pub machine: Option<Option<Revision>>,
+    /// Who waits for it, if that was looked at.
+    pub queue: Option<SeenQueue>,
+}
+
+/// Who waits for a resource.
+#[derive(Clone, Debug)]
+pub enum SeenQueue {
+    /// Nobody.
+    Nobody,
+    /// This one comes first.
+    First(Place),
+    /// What comes first is no entry of ours: it is foreign or damaged, as this error says.
+    Untrusted(super::StoreError),
 }
 
 /// A reservation key.
@@ -57,6 +71,17 @@ pub enum MachineGuard {
     Absent,
     /// It must be the one that was put in force at this revision.
     InForceSince(Revision),
+}
+
+/// What must hold of the queue of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueGuard {
+    /// Anything.
+    None,
+    /// Nobody must wait.
+    NobodyWaits,
+    /// This one must wait, and come first.
+    First(Place),
 }
 
 /// What must hold of the reservation key, as it was known when the record had the revision that was seen.
@@ -90,6 +115,10 @@ pub struct Commit {
     pub reservation: ReservationGuard,
     /// Guard on the machine of its kind.
     pub machine: MachineGuard,
+    /// Guard on the queue.
+    pub queue: QueueGuard,
+    /// Who leaves the queue. One who is not there has left it.
+    pub leaves: Option<WaiterName>,
     /// Guard: these operations have no keys of their own.
     pub absent_operations: Vec<OperationId>,
     /// The record to write. `None`: it stays.

@@ -3,6 +3,8 @@
 //! ```text
 //! {prefix}r/{kind}/{id}               the record of a resource
 //! {prefix}h/{kind}/{id}               its reservation, on a lease
+//! {prefix}w/{kind}/{id}/{arrival}-{nonce}  one who waits for it, on the lease of its sidecar's session
+//! {prefix}ws/{session}                such a session, on its lease
 //! {prefix}o/{kind}/{id}/{operation}   a finished operation that has left the record
 //! {prefix}i/{incident}                an incident
 //! {prefix}m/{kind}                    the machine in force for a kind
@@ -14,12 +16,14 @@
 //!
 //! A `/` inside an id is escaped, so that the number of parts of a key is fixed by its family: two resources never share
 //! a key, and what stands below one is never another. Keys are addressed whole, but for incidents and machines, which are
-//! listed by range, and for the sweep, which looks through records, and through the operations of one.
+//! listed by range, for the sweep, which looks through records, and through the operations of one, and for the queue of a
+//! resource, which is compared and followed as a range: its bounds end in a slash, so that it holds no key of another one.
 
 use crate::domain::decision::IncidentId;
-use crate::domain::ids::{Kind, OperationId, ResourceId};
+use crate::domain::ids::{Kind, Nonce, OperationId, ResourceId};
 use crate::domain::invalid::Invalid;
 use crate::domain::machine::MachineVersion;
+use crate::domain::waiter::WaiterName;
 
 /// Longest prefix, in bytes, the closing `/` included.
 pub const PREFIX_BYTES_MAX: usize = 128;
@@ -249,6 +253,50 @@ impl Keys {
 
     pub(super) fn sweep(&self) -> Key {
         self.key("meta/sweep")
+    }
+
+    /// From the first of those who wait for a resource to behind the last.
+    pub(super) fn waiters(&self, resource: &ResourceId) -> (Vec<u8>, Vec<u8>) {
+        let all = self.of_resource("w", resource).bytes();
+        // '0' is the byte that follows '/'.
+        (
+            [all.as_slice(), b"/"].concat(),
+            [all.as_slice(), b"0"].concat(),
+        )
+    }
+
+    /// One who waits. Digits to the full width, so that the order of keys is that of names.
+    pub(super) fn waiter(&self, resource: &ResourceId, name: &WaiterName) -> Key {
+        let mut key = self.of_resource("w", resource);
+        let nonce = u128::from_be_bytes(*name.nonce.as_bytes());
+        key.text
+            .push_str(&format!("/{:016x}-{nonce:032x}", name.arrival));
+        key
+    }
+
+    /// The key of one who waits for a resource, as a range answered it. `None`: it is not spelled as we spell.
+    pub(super) fn found_waiter(
+        &self,
+        resource: &ResourceId,
+        key: &[u8],
+    ) -> Option<(Key, WaiterName)> {
+        let mut all = self.of_resource("w", resource);
+        all.text.push('/');
+        let text = std::str::from_utf8(key).ok()?;
+        let (arrival, nonce) = text.strip_prefix(&all.text)?.split_once('-')?;
+        let nonce = u128::from_str_radix(nonce, 16).ok()?.to_be_bytes();
+        let name = WaiterName {
+            arrival: u64::from_str_radix(arrival, 16).ok()?,
+            nonce: Nonce::from_bytes(nonce),
+        };
+        let key = self.waiter(resource, &name);
+        (key.text == text).then_some((key, name))
+    }
+
+    /// The session of a sidecar whose callers wait.
+    pub(super) fn wait_session(&self, session: Nonce) -> Key {
+        let session = u128::from_be_bytes(*session.as_bytes());
+        self.key(&format!("ws/{session:032x}"))
     }
 
     fn of_resource(&self, family: &str, resource: &ResourceId) -> Key {

@@ -152,6 +152,11 @@ impl Store {
         self.shared.keys.record(resource).printable()
     }
 
+    /// The timeline in force, as last seen, with its revision, and its key.
+    pub(super) fn known(&self) -> (Known, &Key) {
+        (*self.shared.known.borrow(), &self.shared.timeline_key)
+    }
+
     pub(super) fn keys(&self) -> &Keys {
         &self.shared.keys
     }
@@ -188,7 +193,7 @@ impl Store {
     }
 
     /// Takes the new timeline over, unless somebody else did meanwhile.
-    fn timeline_moved(&self, known: Known, found: Known) -> StoreError {
+    pub(super) fn timeline_moved(&self, known: Known, found: Known) -> StoreError {
         self.shared.known.send_if_modified(|current| {
             let take = *current == known && found != known;
             if take {

@@ -13,6 +13,7 @@ mod lease;
 pub mod link;
 mod machine;
 mod machine_pages;
+pub mod queue;
 mod resource_watch;
 mod session;
 mod story;
@@ -23,8 +24,8 @@ mod watch;
 
 pub use clock::StoredClock;
 pub use commit::{
-    BatchOutcome, Commit, MachineGuard, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite,
-    Seen, SeenReservation,
+    BatchOutcome, Commit, MachineGuard, MemberOutcome, QueueGuard, ReadAsk, ReservationGuard,
+    ReservationWrite, Seen, SeenQueue, SeenReservation,
 };
 pub use endpoint::Endpoint;
 pub use error::{NotApplied, StoreError};
@@ -33,6 +34,10 @@ pub use keys::{PREFIX_BYTES_MAX, PREFIX_DEFAULT, Prefix};
 pub use link::{Store, StoreOptions};
 pub use machine::{Found, InForceAt, MachineNews, MachineWatch};
 pub use machine_pages::{MACHINE_BYTES_READ_MAX, MachineList, MachinePage};
+pub use queue::{
+    Entering, QueueChange, QueueNews, QueueNow, QueueWatch, ReservationNews, ReservationWatch,
+    SessionWrite, WAITERS_PER_WRITE_MAX, WaitSession,
+};
 pub use sweep::{FoundIncident, FoundRecord, Page};
 pub use txn::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,

@@ -12,6 +12,7 @@
 //! writes: no two members of a batch may share a key.
 
 mod batch;
+mod queue;
 mod reply;
 #[cfg(test)]
 mod tests;
@@ -23,16 +24,20 @@ use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
 pub use batch::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,
 };
+pub(super) use queue::{entry, get_first, seen_first};
 pub(super) use reply::{batch_outcome, malformed, one_value, read_outcome, which_are_there};
 
 use super::codec;
-use super::commit::{Commit, MachineGuard, ReadAsk, ReservationGuard, ReservationWrite};
+use super::commit::{
+    Commit, MachineGuard, QueueGuard, ReadAsk, ReservationGuard, ReservationWrite,
+};
 use super::keys::{Key, Keys};
 use super::timeline::Known;
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::incident::Incident;
 use crate::domain::token::{Revision, Timeline};
+use queue::{ENTRY_BACK_BYTES, QueueKeys};
 
 /// Most operations that all asks of one read may take together; the timeline takes one more.
 pub const READ_OPERATIONS_MAX: usize = BATCH_OPERATIONS_MAX - 1;
@@ -60,10 +65,18 @@ pub(super) struct ResourceKeys {
     pub(super) machine: Option<Key>,
     /// Those operations that are looked for, and their keys.
     pub(super) operations: Vec<(OperationId, Key)>,
+    /// Its queue, if it is looked at.
+    queue: Option<QueueKeys>,
 }
 
 impl ResourceKeys {
-    fn new(keys: &Keys, resource: &ResourceId, machine: bool, operations: &[OperationId]) -> Self {
+    fn new(
+        keys: &Keys,
+        resource: &ResourceId,
+        machine: bool,
+        operations: &[OperationId],
+        queue: QueueGuard,
+    ) -> Self {
         Self {
             machine: machine.then(|| keys.machine(resource.kind())),
             record: keys.record(resource),
@@ -72,6 +85,7 @@ impl ResourceKeys {
                 .iter()
                 .map(|id| (id.clone(), keys.operation(resource, id)))
                 .collect(),
+            queue: QueueKeys::of(keys, resource, queue),
         }
     }
 
@@ -87,7 +101,12 @@ impl ResourceKeys {
         let values = [&self.record, &self.reservation].into_iter().map(get);
         let machine = self.machine.iter().map(get_revision);
         let operations = self.operations.iter().map(|(_, key)| get(key));
-        values.chain(machine).chain(operations).collect()
+        let queue = self.queue.iter().flat_map(QueueKeys::gets);
+        values
+            .chain(machine)
+            .chain(operations)
+            .chain(queue)
+            .collect()
     }
 }
 
@@ -114,6 +133,7 @@ impl Prepared {
             &commit.resource,
             commit.machine != MachineGuard::None,
             &commit.absent_operations,
+            commit.queue,
         );
         let guards = guards(commit, &resource_keys);
         let writes = Writes::of(keys, commit, &resource_keys);
@@ -127,11 +147,16 @@ impl Prepared {
         let nested = levels.max().unwrap_or(0);
         let asked: usize = resource_keys.all().map(Key::len).sum();
         // Each key that is looked at is sent in a compare and in a get.
-        let bytes_sent = writes.bytes + 2 * (asked + OVERHEAD_BYTES * gets.len()) + OVERHEAD_BYTES;
+        let queue = resource_keys.queue.as_ref();
+        let (queue_bytes, queue_gets) = queue.map_or((0, 0), |q| (q.bytes(), q.get_count()));
+        let bytes_sent =
+            writes.bytes + 2 * (asked + OVERHEAD_BYTES * gets.len()) + queue_bytes + OVERHEAD_BYTES;
         let bytes_back = asked
             + RECORD_BACK_BYTES
             + RESERVATION_BACK_BYTES
             + OPERATION_BACK_BYTES * resource_keys.operations.len()
+            + ENTRY_BACK_BYTES * queue_gets
+            + queue_bytes
             + OVERHEAD_BACK_BYTES * (gets.len() + writes.operations.len());
         Self(Arc::new(Member {
             known,
@@ -228,6 +253,7 @@ fn guards(commit: &Commit, keys: &ResourceKeys) -> Vec<Compare> {
         .chain(same_round)
         .chain(in_force)
         .chain(absent)
+        .chain(keys.queue.iter().flat_map(QueueKeys::guards))
         .collect()
 }
 
@@ -260,6 +286,9 @@ impl Writes {
             ReservationWrite::Delete => {
                 writes.delete(key);
             }
+        }
+        if let Some(name) = &commit.leaves {
+            writes.delete(&keys.waiter(&commit.resource, name));
         }
         for operation in &commit.operations {
             let key = keys.operation(&commit.resource, &operation.id);
@@ -327,7 +356,10 @@ impl Reading {
         Self {
             resources: asks
                 .iter()
-                .map(|ask| ResourceKeys::new(keys, &ask.resource, ask.machine, &ask.operations))
+                .map(|ask| {
+                    let (machine, queue) = (ask.machine, QueueGuard::None);
+                    ResourceKeys::new(keys, &ask.resource, machine, &ask.operations, queue)
+                })
                 .collect(),
         }
     }

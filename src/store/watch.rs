@@ -52,6 +52,8 @@ pub(super) struct Watch {
     end: Option<Vec<u8>>,
     /// The revision whose changes come next. `None`: everything has to be read first.
     next: Option<i64>,
+    /// How many keys one request reads at most.
+    page: i64,
     open: Option<Open>,
     pauses: ExponentialBackoff,
 }
@@ -81,6 +83,7 @@ impl Store {
             start,
             end,
             next: None,
+            page: KEYS_PER_REQUEST,
             open: None,
             pauses: pauses(),
         }
@@ -128,6 +131,17 @@ impl Watch {
         }
     }
 
+    /// Reads so many keys with one request, where values are small.
+    pub(super) fn paged(mut self, keys: i64) -> Self {
+        self.page = keys;
+        self
+    }
+
+    /// Up to which revision everything was told. `None`: nothing was told yet.
+    pub(super) fn told_up_to(&self) -> Option<Revision> {
+        self.next.and_then(|next| Revision::from_etcd(next - 1))
+    }
+
     /// Begins anew with everything.
     pub(super) fn restart(&mut self) {
         self.next = None;
@@ -154,9 +168,7 @@ impl Watch {
                 .session
                 .call(Repeat::Safe, |member| {
                     let mut kv = member.kv.clone();
-                    let mut options = GetOptions::new()
-                        .with_limit(KEYS_PER_REQUEST)
-                        .with_revision(at);
+                    let mut options = GetOptions::new().with_limit(self.page).with_revision(at);
                     if let Some(end) = &self.end {
                         options = options.with_range(end.clone());
                     }

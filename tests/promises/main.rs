@@ -28,6 +28,7 @@ mod old_rounds;
 mod once;
 mod one_commit;
 mod operators;
+mod queue;
 mod retention;
 mod seam;
 mod spill;

@@ -386,8 +386,12 @@ async fn a_wait_is_asked_for_at_every_door_and_refused_beyond_its_limit(backend:
                 );
             }
         }
-        let bare = json!({"resource": resource, "requestId": attempt(), "wait": "1s"});
-        assert_eq!(door.refused("Reserve", &bare).await.field, "wait");
+        let bare = json!({"resource": resource, "requestId": attempt(), "wait": "0.2s"});
+        let told = &door.ask("Reserve", &bare).await["decision"];
+        assert_eq!(
+            (&told["verdict"], &told["rule"]),
+            (&json!("VERDICT_BUSY"), &json!("HELD"))
+        );
         for (method, ask) in with("0.2s") {
             let told = &door.ask(method, &ask).await["decision"]["verdict"];
             assert_eq!(told, "VERDICT_IN_PROGRESS", "{method}");

@@ -14,8 +14,8 @@ use fencepost::domain::record::{Deliveries, LeaseId, Operation, Raised, Record, 
 use fencepost::domain::request::Ttl;
 use fencepost::domain::token::{Revision, Timeline};
 use fencepost::store::{
-    BatchOutcome, Commit, Endpoint, MachineGuard, MemberOutcome, NotApplied, Prefix, ReadAsk,
-    ReservationGuard, ReservationWrite, Seen, Store, StoreError, StoreOptions,
+    BatchOutcome, Commit, Endpoint, MachineGuard, MemberOutcome, NotApplied, Prefix, QueueGuard,
+    ReadAsk, ReservationGuard, ReservationWrite, Seen, Store, StoreError, StoreOptions,
 };
 
 use crate::etcd::Etcd;
@@ -187,6 +187,8 @@ pub(crate) fn create(id: &str) -> Commit {
         seen: None,
         reservation: ReservationGuard::Absent,
         machine: MachineGuard::None,
+        queue: QueueGuard::None,
+        leaves: None,
         absent_operations: Vec::new(),
         record: Some(record(1)),
         reservation_write: ReservationWrite::Keep,

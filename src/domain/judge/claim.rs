@@ -169,8 +169,11 @@ impl Fold<'_> {
                 if let Some(over) = self.request_over(ask.request, wish.nonce) {
                     return Some(answered(over));
                 }
-                // A release and the next grant are never one commit.
-                (self.reservation == ReservationChange::End).then_some(Judged::Later)
+                if self.reservation == ReservationChange::End {
+                    // A release and the next grant are never one commit.
+                    return Some(Judged::Later);
+                }
+                self.comes_later(terms.advice_if_held())
             }
             Under::Held(reservation) if !self.holds(reservation) => {
                 Some(answered(self.showing(self.round_over(reservation))))
@@ -280,6 +283,7 @@ impl Fold<'_> {
 
     /// Begins a round for a request that nothing stands against.
     pub(super) fn begin_round(&mut self, ask: &Reserve, nonce: Nonce, lease: LeaseId) {
+        self.take_turn();
         self.record
             .open_round(ask, nonce, lease, self.timeline.base);
         self.live = Some(TokenRef::ThisCommit {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{FOLD_WRITES_MAX, Fold};
+use super::{FOLD_WRITES_MAX, Fold, Turn};
 use crate::domain::claim::OpenOperation;
 use crate::domain::ids::OperationId;
 use crate::domain::incident::Incident;
@@ -55,6 +55,8 @@ pub struct RecordWrite {
     pub incidents: Vec<Incident>,
     /// What is removed.
     pub gone: Gone,
+    /// What it says of the queue.
+    pub turn: Turn,
     /// Operations whose deliveries, as far as they are known here, are written with it.
     pub counted: Vec<OperationId>,
 }
@@ -63,6 +65,13 @@ impl Fold<'_> {
     /// Operations that the fold takes to have no keys of their own. A guard of its commit, or of the read that confirms it.
     pub fn absent(&self) -> &BTreeSet<OperationId> {
         &self.absent
+    }
+
+    /// Has the record written as it is.
+    #[must_use]
+    pub fn rewriting(mut self) -> Self {
+        self.changed = true;
+        self
     }
 
     /// What to write; `None` if nothing changes.
@@ -85,6 +94,7 @@ impl Fold<'_> {
             operations: self.moved_out.into_values().collect(),
             incidents: self.incidents,
             gone: self.gone,
+            turn: self.turn,
             counted,
         })
     }

@@ -23,6 +23,7 @@ mod standing;
 mod states;
 mod sweep;
 mod transition;
+mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +36,7 @@ pub use law::{Law, Unlawful};
 pub use look::{Look, LookedInto};
 pub use standing::{Inconsistent, Standing, UNSAVED_COUNTS_MAX};
 pub use sweep::SWEPT_OPERATIONS_MAX;
+pub use turn::{Queue, Turn};
 
 use super::claim::OpenOperation;
 use super::ids::{Nonce, OperationId, ReservationId, ResourceId};
@@ -45,6 +47,7 @@ use super::request::{
 };
 use super::retention::When;
 use super::token::{Revision, Timeline};
+use super::waiter::Place;
 
 /// Most requests folded into one commit. Each adds at most one guard and two writes, which must stay below what one member
 /// of a batch may hold.
@@ -188,6 +191,10 @@ pub struct Fold<'a> {
     again: BTreeMap<OperationId, u32>,
     /// Whether the caller of the request that is judged goes on waiting while its operation is in progress.
     caller_waits: bool,
+    /// The place in the queue of the caller whose request is judged.
+    place: Option<Place>,
+    /// What the commit says of the queue.
+    turn: Turn,
     requests: usize,
     bytes: usize,
 }
@@ -220,6 +227,8 @@ impl<'a> Fold<'a> {
             absent: BTreeSet::new(),
             again: BTreeMap::new(),
             caller_waits: false,
+            place: None,
+            turn: Turn::None,
             requests: 0,
             bytes: 0,
         }
@@ -228,10 +237,7 @@ impl<'a> Fold<'a> {
     /// Judges the next request of a caller that waits: that its operation is in progress is not told to it now, so that this is
     /// no answer to its delivery.
     pub fn judge_waiting(&mut self, ask: &Ask) -> Judged {
-        self.caller_waits = true;
-        let judged = self.judge(ask);
-        self.caller_waits = false;
-        judged
+        self.judge_placed(ask, None, true)
     }
 
     /// Judges the next request.

@@ -50,6 +50,9 @@ impl Fold<'_> {
             // Overwriting the key would keep its creation, and the new round would get the old one's token.
             return Judged::Later;
         }
+        if let Some(later) = self.comes_later(None) {
+            return later;
+        }
         let Some(lease) = lease else {
             return Judged::Unleased;
         };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::TokenRef;
+use super::{Queue, TokenRef};
 use crate::domain::claim::OpenOperation;
 use crate::domain::ids::{Nonce, OperationId};
 use crate::domain::record::{Operation, Record, RoundEnd};
@@ -24,6 +24,8 @@ pub struct Standing {
     known_absent: BTreeSet<OperationId>,
     /// How often operations were delivered since their count was last written.
     unsaved: BTreeMap<OperationId, u32>,
+    /// Who waits for it, if that was looked at.
+    queue: Option<Queue>,
 }
 
 /// The record and the reservation key do not fit together: one of them was not written by Fencepost.
@@ -102,6 +104,18 @@ impl Standing {
         }
         self.unsaved = earlier.unsaved;
         self
+    }
+
+    /// Adds who waits for it, as it was looked at at this very revision.
+    #[must_use]
+    pub fn with_queue(mut self, queue: Option<Queue>) -> Self {
+        self.queue = queue;
+        self
+    }
+
+    /// Who waits for it, if that was looked at.
+    pub(super) fn queue(&self) -> Option<Queue> {
+        self.queue
     }
 
     /// Counts another delivery of a finished operation, until it is written with something else.

@@ -27,6 +27,7 @@ mod rounds;
 mod sequences;
 mod states;
 mod stories;
+mod turns;
 mod versions;
 mod waiting;
 mod wishes;

@@ -163,8 +163,10 @@ impl Fold<'_> {
             }
             None if terms.is_some_and(Terms::passes_holders) => None,
             None => {
-                let (round, _) = self.live_round()?;
                 let instead = terms.and_then(Terms::advice_if_held);
+                let Some((round, _)) = self.live_round() else {
+                    return self.move_comes_later(instead);
+                };
                 let busy = self.busy(round).advising(instead);
                 Some(Judged::Answered(Box::new(self.showing(busy))))
             }
@@ -173,6 +175,7 @@ impl Fold<'_> {
 
     fn applied(&mut self, ask: &Transition, nonce: Nonce, terms: &Terms<'_>) -> Judged {
         let result = ask.result.clone().unwrap_or_default();
+        self.leave_by_move();
         let rule = self.take_effect(terms);
         let found = Objection::new(Verdict::Applied, rule, Layer::Result);
         let operation = self.finished(ask, nonce, terms, found, result.clone());

@@ -172,3 +172,58 @@ proptest! {
         prop_assert_eq!(keys().found_incident(&key.bytes()), Some((key, id)));
     }
 }
+
+#[test]
+fn a_queue_holds_the_entries_of_its_resource_in_the_order_of_arrival_and_nothing_else() {
+    let keys = keys();
+    let name = |arrival: u64, nonce: u8| WaiterName {
+        arrival,
+        nonce: Nonce::from_bytes([nonce; 16]),
+    };
+    let order = resource("order", "1");
+    let key = keys.waiter(&order, &name(10, 0xab));
+    let nonce = "ab".repeat(16);
+    assert_eq!(
+        key.text,
+        format!("/fencepost/w/order/1/000000000000000a-{nonce}")
+    );
+    assert_eq!(
+        keys.found_waiter(&order, &key.bytes()),
+        Some((key.clone(), name(10, 0xab)))
+    );
+    let (start, end) = keys.waiters(&order);
+    let inside = |key: &[u8]| (start.as_slice()..end.as_slice()).contains(&key);
+    assert!(inside(&key.bytes()));
+    let later = keys.waiter(&order, &name(u64::MAX, 0));
+    assert!(inside(&later.bytes()) && key.bytes() < later.bytes());
+    for (kind, id) in [
+        ("order", "10"),
+        ("order", "1/x"),
+        ("order", "1 "),
+        ("order", "1%2F"),
+        ("order", "/"),
+        ("orde", "r"),
+        ("order", "0"),
+    ] {
+        let sibling = resource(kind, id);
+        let key = keys.waiter(&sibling, &name(1, 1));
+        assert!(!inside(&key.bytes()), "{kind} {id}");
+        assert_eq!(keys.found_waiter(&order, &key.bytes()), None);
+    }
+    for foreign in [
+        "/fencepost/w/order/1/",
+        "/fencepost/w/order/1/a-b",
+        "/fencepost/w/order/1/000000000000000A-abababababababababababababababab",
+        "/fencepost/w/order/1/+00000000000000a-abababababababababababababababab",
+    ] {
+        assert_eq!(
+            keys.found_waiter(&order, foreign.as_bytes()),
+            None,
+            "{foreign}"
+        );
+    }
+    let session = keys.wait_session(Nonce::from_bytes([0xab; 16]));
+    assert_eq!(session.text, format!("/fencepost/ws/{nonce}"));
+    // No kind is spelled so that its queues could hold a session.
+    assert!(!session.text.starts_with("/fencepost/w/"));
+}

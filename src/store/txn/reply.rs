@@ -131,11 +131,20 @@ fn seen(
         .iter()
         .map(|_| one_value(responses))
         .collect::<Result<Vec<_>, _>>()?;
+    let queue = match &keys.queue {
+        None => None,
+        Some(queue) => {
+            let oldest = one_value(responses)?;
+            let together = (queue.get_count() > 1).then(|| one_value(responses));
+            Some(queue.first(oldest, together.transpose()?.flatten()))
+        }
+    };
     let seen = trusted(keys, record, reservation, operations);
     // Only its revision was asked for.
     let in_force = machine.map(|found| found.and_then(|kv| Revision::from_etcd(kv.mod_revision)));
     Ok(seen.map(|seen| Seen {
         machine: in_force,
+        queue,
         ..seen
     }))
 }
@@ -176,6 +185,7 @@ fn trusted(
         reservation,
         operations,
         machine: None,
+        queue: None,
     })
 }
 

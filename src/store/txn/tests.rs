@@ -13,6 +13,7 @@ use crate::domain::judge::Gone;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{Deliveries, LeaseId, Operation, Raised, Record};
 use crate::domain::token::Timeline;
+use crate::domain::waiter::{Place, WaiterName};
 use crate::store::keys::Prefix;
 
 fn resource(id: usize) -> ResourceId {
@@ -72,11 +73,19 @@ fn incident(id: &str) -> Incident {
 /// A commit that writes so many operations of such a size.
 fn commit(id: usize, operations: usize, body: usize) -> Commit {
     let operations: Vec<_> = (0..operations).map(|n| operation(n, body)).collect();
+    let nonce = Nonce::from_bytes([255; 16]);
+    let arrival = u64::MAX;
+    let place = Place {
+        since: Revision::from_etcd(i64::MAX).unwrap(),
+        name: WaiterName { arrival, nonce },
+    };
     Commit {
         resource: resource(id),
         seen: Revision::from_etcd(i64::MAX),
         reservation: ReservationGuard::Absent,
         machine: MachineGuard::Absent,
+        queue: QueueGuard::First(place),
+        leaves: Some(place.name),
         absent_operations: operations.iter().map(|o| o.id.clone()).collect(),
         record: Some(Record::default()),
         reservation_write: ReservationWrite::Keep,

@@ -1,4 +1,4 @@
-//! How long a call may wait for an operation that is in progress.
+//! How long a call may wait for an operation that is in progress, or for a busy resource.
 
 use std::time::Duration;
 
@@ -15,12 +15,18 @@ pub(crate) const WAITING_BYTES_MAX: usize = 8 * 1024;
 
 /// Of a Reserve.
 pub(crate) fn of_reserve(request: &pb::ReserveRequest) -> Result<Duration, Fault> {
-    for_an_operation(request.wait, request.intent.as_ref(), request.encoded_len())
+    if request.intent.is_none() && !request.reservation_id.is_empty() {
+        return without_an_intent(request.wait);
+    }
+    of_message(request.wait, request.encoded_len())
 }
 
 /// Of a Transition.
 pub(crate) fn of_transition(request: &pb::TransitionRequest) -> Result<Duration, Fault> {
-    for_an_operation(request.wait, request.intent.as_ref(), request.encoded_len())
+    if request.intent.is_none() {
+        return without_an_intent(request.wait);
+    }
+    of_message(request.wait, request.encoded_len())
 }
 
 /// Of a Lookup.
@@ -28,18 +34,20 @@ pub(crate) fn of_lookup(request: &pb::LookupRequest) -> Result<Duration, Fault> 
     wait(request.wait)
 }
 
-fn for_an_operation(
-    wire: Option<Wire>,
-    intent: Option<&pb::Intent>,
-    request_bytes: usize,
-) -> Result<Duration, Fault> {
+/// It holds the resource, and names nothing that could be in progress elsewhere.
+fn without_an_intent(wire: Option<Wire>) -> Result<Duration, Fault> {
     let span = wait(wire)?;
-    if !span.is_zero() && intent.is_none() {
+    if !span.is_zero() {
         return Err(refused(
             "wait",
-            "must be absent without an intent: only an operation in progress is waited for",
+            "must be absent without an intent: a reservation of your own is not waited for",
         ));
     }
+    Ok(span)
+}
+
+fn of_message(wire: Option<Wire>, request_bytes: usize) -> Result<Duration, Fault> {
+    let span = wait(wire)?;
     if request_bytes > WAITING_BYTES_MAX {
         // It would hold the room of those who only want to renew or release.
         return Ok(Duration::ZERO);
@@ -80,12 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_names_an_operation_waits() {
+    fn what_completes_a_claim_or_names_a_reservation_alone_does_not_wait() {
         let wait = |seconds| Some(Wire { seconds, nanos: 0 });
         let mut reserve = pb::ReserveRequest {
             wait: wait(1),
             ..pb::ReserveRequest::default()
         };
+        assert_eq!(of_reserve(&reserve), Ok(Duration::from_secs(1)));
+        reserve.reservation_id = "r1.x".to_owned();
         let told = of_reserve(&reserve).unwrap_err().to_string();
         assert!(told.starts_with("wait must be absent"), "{told}");
         reserve.intent = Some(pb::Intent::default());

@@ -1,0 +1,117 @@
+//! The task that follows one resource for all who wait for it here, and wakes whose turn it is.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::view::View;
+use super::{Boottime, Pace, Queues};
+use crate::domain::ids::ResourceId;
+use crate::domain::waiter::Place;
+use crate::engine::waiting::until_recheck;
+
+/// How long the news that a resource is held may come after those that somebody has left its queue, before it is looked at.
+const DOUBT: Duration = Duration::from_millis(100);
+
+/// The task.
+pub(super) struct Follower {
+    pub(super) queues: Queues,
+    pub(super) resource: ResourceId,
+    pub(super) bell: Arc<Notify>,
+}
+
+impl Follower {
+    pub(super) async fn follow(self) {
+        let store = &self.queues.shared.store;
+        loop {
+            let timeline = store.timeline();
+            let view = Mutex::new(View::default());
+            let following = async {
+                tokio::join!(
+                    self.queue(&view),
+                    self.reservation(&view),
+                    self.hand_on(&view)
+                )
+            };
+            tokio::select! {
+                _ = following => {}
+                // What was followed belongs to a store that is not the one of today.
+                () = store.another_timeline(timeline) => {}
+            }
+        }
+    }
+
+    async fn queue(&self, view: &Mutex<View>) {
+        let mut watch = self.queues.shared.store.follow_queue(&self.resource);
+        loop {
+            let news = watch.next().await;
+            lock(view).queue(news);
+            self.bell.notify_one();
+        }
+    }
+
+    async fn reservation(&self, view: &Mutex<View>) {
+        let mut watch = self.queues.shared.store.follow_reservation(&self.resource);
+        loop {
+            let news = watch.next().await;
+            lock(view).reservation(news);
+            self.bell.notify_one();
+        }
+    }
+
+    /// Wakes one whenever it is the turn of one who waits here. Looks itself where what was heard leaves a doubt, and now and
+    /// then, for a watch may be silent.
+    async fn hand_on(&self, view: &Mutex<View>) {
+        let mut recheck = Boottime::now().plus(until_recheck());
+        let mut doubted: Option<Boottime> = None;
+        let mut last: Option<(Place, u64)> = None;
+        let mut pace = Pace::new();
+        loop {
+            let in_doubt = lock(view).in_doubt();
+            doubted = in_doubt.then(|| doubted.unwrap_or_else(|| Boottime::now().plus(DOUBT)));
+            let look_at = doubted.map_or(recheck, |doubted| doubted.min(recheck));
+            let rung = tokio::time::timeout(look_at.left(), self.bell.notified()).await;
+            if rung.is_err() {
+                match self.queues.shared.store.queue_now(&self.resource).await {
+                    Ok(now) => {
+                        lock(view).look(&now);
+                        pace = Pace::new();
+                        recheck = Boottime::now().plus(until_recheck());
+                        doubted = None;
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "a queue cannot be looked at now");
+                        pace.wait().await;
+                        continue;
+                    }
+                }
+            }
+            let (turn, changes) = {
+                let view = lock(view);
+                (view.turn(), view.changes())
+            };
+            let Some(first) = turn else { continue };
+            // Who has asked and was turned away asks again only after something new.
+            let but = last
+                .filter(|(_, then)| *then == changes)
+                .map(|(place, _)| place);
+            let woken = self.queues.lock().wake(&self.resource, first, but);
+            if let Some(place) = woken {
+                lock(view).handed_on();
+                last = Some((place, changes));
+            }
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.queues.followers.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn lock(view: &Mutex<View>) -> MutexGuard<'_, View> {
+    view.lock().unwrap_or_else(PoisonError::into_inner)
+}

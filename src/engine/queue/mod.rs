@@ -1,0 +1,142 @@
+//! The queues of busy resources: first come, first served, across sidecars.
+//!
+//! Whoever waits has an entry in etcd, and its place follows from when that was made. A grant compares that nobody comes before, and
+//! removes the entry of whoever it is for in the same commit; so nobody can barge in, whatever a sidecar believes. What is done
+//! here only sees to it that the right one asks at the right time: of all who wait at a sidecar, one at a time is woken, and
+//! only when it is the first of all and the resource is free.
+
+mod follower;
+mod lines;
+mod session;
+mod view;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::clock::Boottime;
+use super::lane::Shared;
+use super::pace::Pace;
+use crate::domain::ids::ResourceId;
+use crate::domain::waiter::{Place, Waiter};
+use follower::Follower;
+use lines::Lines;
+pub(super) use lines::Seat;
+
+/// All queues, as far as callers of this sidecar wait in them. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Queues {
+    shared: Arc<Shared>,
+    lines: Arc<Mutex<Lines>>,
+    /// Rung when there is something to write.
+    bell: Arc<Notify>,
+    /// Tasks that follow, those included that are about to end.
+    followers: Arc<AtomicUsize>,
+}
+
+/// One who waits. Dropping it takes its entry away.
+#[derive(Debug)]
+pub(super) struct Queued {
+    queues: Queues,
+    arrival: u64,
+    woken: Arc<Notify>,
+    /// The place with which its entry went.
+    taken: Option<Place>,
+}
+
+impl Queues {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            lines: Arc::default(),
+            bell: Arc::default(),
+            followers: Arc::default(),
+        }
+    }
+
+    /// Begins to wait for a resource.
+    pub(super) fn enter(&self, resource: &ResourceId, waiter: Waiter, seat: Seat) -> Queued {
+        let follow = || self.follow(resource);
+        let (arrival, woken, starts) = self.lock().enter(resource, waiter, seat, follow);
+        if starts {
+            self.shared.tasks.spawn(self.clone().serve());
+        } else {
+            self.bell.notify_one();
+        }
+        Queued {
+            queues: self.clone(),
+            arrival,
+            woken,
+            taken: None,
+        }
+    }
+
+    /// How many wait.
+    pub(super) fn calls(&self) -> usize {
+        self.lock().counts()
+    }
+
+    /// How many resources are followed.
+    pub(super) fn followed(&self) -> usize {
+        self.followers.load(Ordering::Acquire)
+    }
+
+    fn follow(&self, resource: &ResourceId) -> (Arc<Notify>, DropGuard) {
+        let bell = Arc::new(Notify::new());
+        let end = CancellationToken::new();
+        let follower = Follower {
+            queues: self.clone(),
+            resource: resource.clone(),
+            bell: Arc::clone(&bell),
+        };
+        self.followers.fetch_add(1, Ordering::AcqRel);
+        let ended = end.clone();
+        self.shared.tasks.spawn_background(Box::pin(async move {
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = follower.follow() => {}
+            }
+        }));
+        (bell, end.drop_guard())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queued {
+    /// Waits until it is its turn. Whoever stops waiting misses nothing.
+    pub(super) async fn turn(&self) -> Place {
+        loop {
+            self.woken.notified().await;
+            if let Some(place) = self.queues.lock().turn(self.arrival) {
+                return place;
+            }
+        }
+    }
+
+    /// Its place, if it has one already.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.queues.lock().place(self.arrival)
+    }
+
+    /// It has asked, and waits on.
+    pub(super) fn back(&self) {
+        self.queues.lock().back(self.arrival);
+    }
+
+    /// What it waited for was given to it under this place, and its entry went with that.
+    pub(super) fn taken(&mut self, place: Option<Place>) {
+        self.taken = place;
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.queues.lock().leave(self.arrival, self.taken);
+        self.queues.bell.notify_one();
+    }
+}

@@ -1,0 +1,69 @@
+//! What a commit says of the queue, and how it is settled when its reply is lost.
+//!
+//! Of all guards only that on the queue can fail and hold again while the record stays as it is: others waited, and have left.
+//! Were it to fail after an unknown outcome, the commit before could still arrive then, and grant what was refused meanwhile. So
+//! the record is written first, as it is; after that nothing arrives any more that rests on its revision before.
+
+use tracing::error;
+
+use super::{Folded, Round};
+use crate::domain::judge::{Fold, Queue, Standing, Turn};
+use crate::domain::waiter::WaiterName;
+use crate::engine::outcome::guard_of;
+use crate::store::{Commit, QueueGuard, Seen, SeenQueue};
+
+/// What must hold of the queue.
+pub(super) fn queue_guard(turn: Turn) -> QueueGuard {
+    match turn {
+        Turn::None | Turn::OutOfOrder(_) => QueueGuard::None,
+        Turn::OfNobody => QueueGuard::NobodyWaits,
+        Turn::OfFirst(place) => QueueGuard::First(place),
+    }
+}
+
+/// Who leaves the queue.
+pub(super) fn leaves(turn: Turn) -> Option<WaiterName> {
+    match turn {
+        Turn::None | Turn::OfNobody => None,
+        Turn::OfFirst(place) | Turn::OutOfOrder(place) => Some(place.name),
+    }
+}
+
+/// Whether the guards of a commit that was just overtaken may hold again.
+pub(super) fn may_hold_again(commit: &Commit, seen: &Seen) -> bool {
+    let record = seen.record.as_ref().map(|(_, revision)| *revision);
+    commit.queue != QueueGuard::None && record == commit.seen
+}
+
+impl Round<'_> {
+    /// Writes the record as it is, and nothing else; no request is taken up.
+    pub(super) fn fold_only_the_record(&mut self) -> Folded {
+        let guess = Standing::absent();
+        let standing = self.standing.as_ref().unwrap_or(&guess);
+        let now = self.shared.clock.when();
+        let fold = Fold::begin(self.resource, standing, self.timeline, now);
+        let (guard, seen) = (guard_of(standing), standing.revision());
+        let write = fold.rewriting().into_write();
+        Folded {
+            write: write.map(|write| (write, guard, seen)),
+            ..Folded::default()
+        }
+    }
+
+    /// Who waits, as the judgement sees it.
+    pub(super) fn trusted(&self, seen: SeenQueue) -> Queue {
+        match seen {
+            SeenQueue::Nobody => Queue::Nobody,
+            SeenQueue::First(place) => Queue::First(place),
+            SeenQueue::Untrusted(entry) => {
+                if let Some(unsaid) = self.shared.corruption.speak() {
+                    error!(
+                        %entry, unsaid,
+                        "an entry of a queue cannot be trusted; as long as it is the first, whoever comes is not kept behind those who wait"
+                    );
+                }
+                Queue::Untrusted
+            }
+        }
+    }
+}
