@@ -44,7 +44,10 @@
 //! | incident | a durable record of something that a person must judge; one for each operation and kind of finding |
 //! | story | what is known of one resource, told in sentences for people |
 //! | evidence | a result that was not taken, though its effect may have run; kept in the incident |
-//! | waiter | a call that stays while its operation is in progress; all of one operation have one follower |
+//! | waiter | a call that stays while its operation is in progress, or its resource busy; all of one have one follower |
+//! | queue, place | those who wait for a busy resource, and where one stands among them: whoever was entered first comes first |
+//! | entry, session | the key of one who waits, and the lease and key of the sidecar that all its entries hang on |
+//! | turn | when the resource is free and nobody comes before |
 //! | timeline | the history since the store was last restored; owns the base of the tokens |
 
 pub mod cli;

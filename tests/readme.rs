@@ -467,6 +467,8 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| requests folded into one commit | {FOLD_REQUESTS_MAX} |",
         "| requests waiting in one lane | {LANE_QUEUE_MAX} |",
         "| `wait`; calls that wait | {WAIT_MAX} s; {WAITERS_MAX}, a further one is answered at once |",
+        "| entries of queues made and removed by one write; TTL of the session that they hang on | {WAITERS_PER_WRITE_MAX}; \
+         {SESSION_SECONDS} s |",
         "| resources remembered between calls | {LANES_DEFAULT}, each with {KEPT_APART_BYTES_MAX/1024} KiB of operations \
          from keys of their own, {KEPT_BYTES_MAX/1048576} MiB of these together |",
         "| calls of several steps (Reserve, Renew, Release) under way, those included whose callers have left | {WORKS_MAX} |",

@@ -20,6 +20,8 @@ use crate::support::{engines, until};
 const LONG: Duration = Duration::from_secs(60);
 /// A hand-off that is heard of comes within this; without a watch one looks no sooner than after 4 s.
 const WOKEN_WITHIN: Duration = Duration::from_secs(3);
+/// Entries are made and removed within this: sooner than a session that is not kept alive takes them along.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(6);
 /// Two looks without a change come within this.
 const LOOKED_WITHIN: Duration = Duration::from_secs(13);
 /// Entries of a sidecar that has died are gone within this: the TTL of its session, and what etcd takes to end a lease.
@@ -44,8 +46,12 @@ async fn entries(backend: &Backend, resource: &ResourceId) -> usize {
 }
 
 async fn queued(backend: &Backend, resource: &ResourceId, wanted: usize) {
+    queued_within(backend, resource, wanted, WRITTEN_WITHIN).await;
+}
+
+async fn queued_within(backend: &Backend, resource: &ResourceId, wanted: usize, limit: Duration) {
     let look = || async { (entries(backend, resource).await == wanted).then_some(()) };
-    until(&format!("{wanted} are queued"), LOOKED_WITHIN, look).await;
+    until(&format!("{wanted} are queued"), limit, look).await;
 }
 
 async fn nobody_waits(sidecar: &Sidecar) {
@@ -58,7 +64,13 @@ async fn nobody_waits(sidecar: &Sidecar) {
 }
 
 fn waits(sidecar: &Sidecar, resource: &ResourceId) -> Waiting<Reserved> {
-    sidecar.reserve_waiting(&reserve(resource), LONG)
+    let (engine, ask) = (sidecar.engine.clone(), reserve(resource));
+    // Longer than a busy machine takes for any of these tests.
+    tokio::spawn(async move {
+        engine
+            .reserve_or_wait(ask, LONG, caller_for(2 * LONG))
+            .await
+    })
 }
 
 #[track_caller]
@@ -121,7 +133,7 @@ async fn of_many_who_wait_one_is_woken_and_a_hand_off_costs_few_requests(backend
     let half = |sidecar: &Sidecar| (0..100).map(|_| waits(sidecar, &resource)).collect();
     let mut all: Vec<Waiting<Reserved>> = half(&two);
     all.extend(half(&three));
-    queued(&backend, &resource, 200).await;
+    queued_within(&backend, &resource, 200, LONG).await;
     let followed = |plan: &FaultPlan| plan.counts().of(Rpc::Watch) >= 2;
     let look = || async { (followed(&plan_two) && followed(&plan_three)).then_some(()) };
     until("both follow", LOOKED_WITHIN, look).await;
@@ -303,7 +315,7 @@ async fn a_sidecar_that_is_cut_off_gives_its_places_away_and_queues_again(backen
     for cut in &cut {
         cut.lift();
     }
-    queued(&backend, &resource, 2).await;
+    queued_within(&backend, &resource, 2, LOOKED_WITHIN).await;
     one.release(&grant.id).await;
     let grant = served(first, LOOKED_WITHIN).await;
     two.release(&grant.id).await;
@@ -341,12 +353,13 @@ async fn a_thousand_who_wait_cost_two_watches_and_leave_nothing_behind(backend: 
     };
     let (tasks_before, before) = (tasks(), plan.counts());
     let all: Vec<_> = (0..MANY).map(|_| waits(&two, &resource)).collect();
-    queued(&backend, &resource, MANY).await;
     let wanted = Waiters {
         calls: MANY,
         followed: 1,
     };
-    assert_eq!(two.engine.waiters(), wanted);
+    let look = || async { (two.engine.waiters() == wanted).then_some(()) };
+    until("all wait", LONG, look).await;
+    queued(&backend, &resource, MANY).await;
     let took = plan.counts().since(&before);
     assert!(took.of(Rpc::Watch) <= 2, "{took}");
     // None of them has taken a lease but the sidecar for all.
@@ -355,10 +368,10 @@ async fn a_thousand_who_wait_cost_two_watches_and_leave_nothing_behind(backend: 
     for one in &all {
         one.abort();
     }
-    queued(&backend, &resource, 0).await;
+    queued_within(&backend, &resource, 0, LONG).await;
     nobody_waits(&two).await;
     let look = || async { (tasks() <= tasks_before).then_some(()) };
-    until("the tasks are as many as before", LOOKED_WITHIN, look).await;
+    until("the tasks are as many as before", LONG, look).await;
     let next = waits(&two, &resource);
     queued(&backend, &resource, 1).await;
     one.release(&holder.id).await;

@@ -8,6 +8,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::DropGuard;
 
 use super::super::facade::random_nonce;
+use super::session::Open;
 use super::view::First;
 use crate::domain::ids::ResourceId;
 use crate::domain::token::Revision;
@@ -27,6 +28,8 @@ pub(super) struct Lines {
     to_leave: VecDeque<Leaving>,
     /// Whether the session's task runs.
     at_work: bool,
+    /// The session that the task used last, for the next one.
+    session: Option<Open>,
     followed: HashMap<ResourceId, Followed>,
 }
 
@@ -203,13 +206,20 @@ impl Lines {
         Some(place)
     }
 
-    /// What is to be done next.
-    pub(super) fn work(&mut self) -> Work {
+    /// The session that was used last, if it may still live.
+    pub(super) fn take_session(&mut self) -> Option<Open> {
+        self.session.take().filter(Open::may_live)
+    }
+
+    /// What is to be done next. With the end of the task its session is kept for the next one: where now and then one waits, a
+    /// lease for each would be many.
+    pub(super) fn work(&mut self, session: &mut Option<Open>) -> Work {
         if self.to_enter.is_empty() && self.to_leave.is_empty() {
             if !self.entries.is_empty() {
                 return Work::Rest;
             }
             self.at_work = false;
+            self.session = session.take();
             return Work::Done;
         }
         let leaving = self.to_leave.len().min(WAITERS_PER_WRITE_MAX);

@@ -18,16 +18,24 @@ pub(in crate::engine) const SESSION_SECONDS: u32 = 10;
 const KEEP_ALIVE: Duration = Duration::from_secs(3);
 
 /// A session that is open.
-struct Open {
+#[derive(Debug)]
+pub(super) struct Open {
     session: WaitSession,
     keep_alive_at: Boottime,
+}
+
+impl Open {
+    /// Whether it may still live although nobody has waited for a while, so that it is worth a keepalive.
+    pub(super) fn may_live(&self) -> bool {
+        Boottime::now().since(self.keep_alive_at) < KEEP_ALIVE
+    }
 }
 
 impl Queues {
     /// Writes until nobody waits and nothing is left to remove.
     pub(super) async fn serve(self) {
         let tasks = &self.shared.tasks;
-        let mut open: Option<Open> = None;
+        let mut open = self.lock().take_session();
         let mut pace = Pace::new();
         while !tasks.ended() {
             if let Some(due) = open
@@ -40,7 +48,7 @@ impl Queues {
                     self.lock().lost_at_rest();
                 }
             }
-            let work = self.lock().work();
+            let work = self.lock().work(&mut open);
             match work {
                 Work::Done => return,
                 Work::Rest => {

@@ -73,6 +73,24 @@ fn incident(id: &str) -> Incident {
 /// A commit that writes so many operations of such a size.
 fn commit(id: usize, operations: usize, body: usize) -> Commit {
     let operations: Vec<_> = (0..operations).map(|n| operation(n, body)).collect();
+    Commit {
+        resource: resource(id),
+        seen: Revision::from_etcd(i64::MAX),
+        reservation: ReservationGuard::Absent,
+        machine: MachineGuard::Absent,
+        queue: QueueGuard::None,
+        leaves: None,
+        absent_operations: operations.iter().map(|o| o.id.clone()).collect(),
+        record: Some(Record::default()),
+        reservation_write: ReservationWrite::Keep,
+        operations,
+        incidents: Vec::new(),
+        gone: Gone::default(),
+    }
+}
+
+/// The same, in the turn of one who waits.
+fn in_turn(commit: Commit) -> Commit {
     let nonce = Nonce::from_bytes([255; 16]);
     let arrival = u64::MAX;
     let place = Place {
@@ -80,18 +98,9 @@ fn commit(id: usize, operations: usize, body: usize) -> Commit {
         name: WaiterName { arrival, nonce },
     };
     Commit {
-        resource: resource(id),
-        seen: Revision::from_etcd(i64::MAX),
-        reservation: ReservationGuard::Absent,
-        machine: MachineGuard::Absent,
         queue: QueueGuard::First(place),
         leaves: Some(place.name),
-        absent_operations: operations.iter().map(|o| o.id.clone()).collect(),
-        record: Some(Record::default()),
-        reservation_write: ReservationWrite::Keep,
-        operations,
-        incidents: Vec::new(),
-        gone: Gone::default(),
+        ..commit
     }
 }
 
@@ -110,6 +119,7 @@ fn the_measure_is_never_below_what_is_sent() {
     commits[1].reservation = ReservationGuard::GrantedAt(Revision::from_etcd(i64::MAX).unwrap());
     commits[1].reservation_write = ReservationWrite::Delete;
     commits[0].record = None;
+    commits.push(in_turn(commit(7, 0, 0)));
     let mut together = 0;
     let mut members = Vec::new();
     for commit in &commits {
@@ -132,6 +142,9 @@ fn the_measure_is_never_below_what_is_sent() {
 fn operations_are_counted_as_etcd_counts_them() {
     // Guards: record, reservation, machine; gets: the same.
     assert_eq!(prepare(&commit(1, 0, 0)).operation_count(), 3);
+    // Beside them three guards and two gets for a turn.
+    let turn = in_turn(commit(1, 0, 0));
+    assert_eq!(prepare(&turn).operation_count(), 5);
     let mut one = commit(1, 5, 0);
     assert_eq!(prepare(&one).operation_count(), 8);
     one.machine = MachineGuard::None;
