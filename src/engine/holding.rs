@@ -32,6 +32,8 @@ impl Engine {
         let work = async move {
             let resource = ask.resource.clone();
             let lease = match patience {
+                // Only what is to be granted is refused then, and that shows when it is judged.
+                Patience::None if engine.shared.leases.strained() => None,
                 Patience::None => Some(engine.shared.leases.take(ask.ttl).await?),
                 // Of many who wait at most one is granted anything.
                 Patience::Waits | Patience::Over => None,
@@ -264,6 +266,7 @@ fn after_keepalive(fault: Fault) -> Fault {
         | Fault::MachineChanged { .. }
         | Fault::LimitMet { .. }
         | Fault::NoSuchIncident
+        | Fault::RenewalsLate { .. }
         | Fault::DeadlinePassed
         | Fault::UnknownOutcome { .. }
         | Fault::CorruptRecord => fault,

@@ -25,6 +25,7 @@ fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
         Fault::LimitMet { .. } => (Code::ResourceExhausted, "LIMIT_MET"),
         Fault::NoSuchIncident => (Code::NotFound, "UNKNOWN_INCIDENT"),
         Fault::Overloaded { .. } => (Code::ResourceExhausted, "OVERLOADED"),
+        Fault::RenewalsLate { .. } => (Code::ResourceExhausted, "RENEWALS_LATE"),
         Fault::StoreUnavailable { .. } => (Code::Unavailable, "STORE_UNAVAILABLE"),
         Fault::Stopping { .. } => (Code::Unavailable, "STOPPING"),
         Fault::DeadlinePassed => (Code::DeadlineExceeded, "DEADLINE_PASSED"),
@@ -36,6 +37,7 @@ fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
 fn retry_after(fault: &Fault) -> Option<Duration> {
     match fault {
         Fault::Overloaded { retry_after }
+        | Fault::RenewalsLate { retry_after }
         | Fault::MachineChanged { retry_after }
         | Fault::StoreUnavailable { retry_after }
         | Fault::Stopping { retry_after }
@@ -131,6 +133,11 @@ mod tests {
                 Fault::Overloaded { retry_after: SOON },
                 Code::ResourceExhausted,
                 "OVERLOADED",
+            ),
+            (
+                Fault::RenewalsLate { retry_after: SOON },
+                Code::ResourceExhausted,
+                "RENEWALS_LATE",
             ),
             (
                 Fault::StoreUnavailable { retry_after: SOON },
