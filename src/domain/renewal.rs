@@ -82,7 +82,10 @@ mod tests {
     fn at_the_latest_due_moment_at_least_two_slow_tries_and_a_pause_fit_before_the_end() {
         for ttl in ttls() {
             let left = ttl - next_due(ttl, u8::MAX);
-            assert!(2 * try_limit(ttl) + retry_due(ttl, u8::MAX) < left, "{ttl:?}");
+            assert!(
+                2 * try_limit(ttl) + retry_due(ttl, u8::MAX) < left,
+                "{ttl:?}"
+            );
         }
     }
 

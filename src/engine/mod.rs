@@ -34,9 +34,7 @@ pub use clock::{Boottime, Clock};
 pub use counts::{COUNT_ROWS_MAX, Count};
 pub use facade::{Caller, Engine, EngineOptions, Known, OperationState, Reserved};
 pub use fault::Fault;
-pub use holds::{
-    AtClose, HELD_MAX, HELD_PER_STREAM_MAX, Held, Hold, HoldEnd, HoldNews, Holdings,
-};
+pub use holds::{AtClose, HELD_MAX, HELD_PER_STREAM_MAX, Held, Hold, HoldEnd, HoldNews, Holdings};
 pub use laws::Counted;
 pub use machines::Applied;
 pub use sweeper::Swept;

@@ -129,10 +129,7 @@ async fn run(session: Arc<Session>, mut queue: mpsc::Receiver<Waiter>) {
 }
 
 /// Opens a stream by the first lease that waits. The answer to the opening is not passed on; the lease is sent again.
-async fn open<'s>(
-    session: &'s Session,
-    unsent: &mut VecDeque<Waiter>,
-) -> Option<Stream<'s>> {
+async fn open<'s>(session: &'s Session, unsent: &mut VecDeque<Waiter>) -> Option<Stream<'s>> {
     unsent.retain(|waiter| !waiter.answer.is_closed());
     let lease = unsent.front()?.lease;
     let patience = unsent.iter().map(|waiter| waiter.patience).min();
@@ -266,7 +263,9 @@ impl Sent {
     fn push(&mut self, mut waiter: Waiter) {
         waiter.sends_left = waiter.sends_left.saturating_sub(1);
         self.count += 1;
-        let least = self.patience.map_or(waiter.patience, |least| least.min(waiter.patience));
+        let least = self
+            .patience
+            .map_or(waiter.patience, |least| least.min(waiter.patience));
         self.patience = Some(least);
         self.by_lease
             .entry(waiter.lease)

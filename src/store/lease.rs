@@ -54,7 +54,10 @@ impl Store {
         of: LeaseUse,
         patience: Duration,
     ) -> Result<Option<u32>, StoreError> {
-        self.keepers().of(lease, of).keep_alive(lease, patience).await
+        self.keepers()
+            .of(lease, of)
+            .keep_alive(lease, patience)
+            .await
     }
 
     /// How long a lease still lives, in seconds; `None` if it is gone. Advisory.

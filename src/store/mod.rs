@@ -4,6 +4,7 @@ pub mod clock;
 mod codec;
 pub mod commit;
 mod endpoint;
+mod ends;
 pub mod error;
 mod failure;
 mod held;

@@ -347,7 +347,9 @@ pub(super) fn are_there(keys: &[Key]) -> Txn {
 
 /// The same, after the timeline.
 pub(super) fn are_there_under(timeline: &Key, keys: &[Key]) -> Txn {
-    let all = [get(timeline)].into_iter().chain(keys.iter().map(get_revision));
+    let all = [get(timeline)]
+        .into_iter()
+        .chain(keys.iter().map(get_revision));
     Txn::new().and_then(all.collect::<Vec<_>>())
 }
 

@@ -4,12 +4,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::domain::ids::{EventName, Kind};
-use crate::engine::{Counted, Engine, Fault};
+use crate::engine::{Counted, Engine, Fault, Hold};
 use crate::proto::v1 as pb;
 
 use super::convert::ask::{Moving, Reserving};
 use super::convert::page::Page;
-use super::convert::{answer, ask, counts, incident, machine, story, wait};
+use super::convert::{answer, ask, counts, incident, machine, story, stream, wait};
 use super::gate::Origin;
 use super::suspects::Suspects;
 
@@ -171,6 +171,16 @@ impl Calls {
         Ok(pb::InspectResponse {
             snapshot: Some(answer::snapshot(snapshot)),
         })
+    }
+
+    pub(super) async fn hold(
+        &self,
+        request: pb::HoldRequest,
+        origin: &Origin,
+    ) -> Result<Hold, Fault> {
+        let (reservations, at_close) = stream::hold(&request)?;
+        let engine = self.engine.get()?;
+        engine.hold(reservations, at_close, origin.caller).await
     }
 
     pub(super) fn get_counts(&self) -> Result<pb::GetCountsResponse, Fault> {

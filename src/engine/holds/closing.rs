@@ -45,7 +45,9 @@ impl Closing {
         match self.at_close {
             AtClose::Keep => {}
             AtClose::Release => {
-                let releases = held.into_iter().map(|entry| release(self.holds.clone(), entry));
+                let releases = held
+                    .into_iter()
+                    .map(|entry| release(self.holds.clone(), entry));
                 let mut releases = stream::iter(releases).buffer_unordered(RELEASES_AT_ONCE);
                 while releases.next().await.is_some() {}
             }

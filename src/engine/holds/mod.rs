@@ -122,6 +122,7 @@ impl Holds {
         };
         let tasks = &holds.shared.tasks;
         tasks.spawn_background(holds.clone().run());
+        tasks.spawn_background(holds.clone().hear_of_ends());
         holds
     }
 
@@ -139,7 +140,10 @@ impl Holds {
     }
 
     /// What is known of a reservation that a stream names, and its loss if it is over.
-    async fn look_up(&self, reservation: &ReservationId) -> Result<Result<Holding, Decision>, Fault> {
+    async fn look_up(
+        &self,
+        reservation: &ReservationId,
+    ) -> Result<Result<Holding, Decision>, Fault> {
         let timeline = self.shared.store.timeline();
         let check = Ask::Check(reservation.clone());
         match self.ask(reservation.resource(), check).await? {
@@ -174,7 +178,9 @@ impl Engine {
             what: "too many reservations are held at this sidecar",
             limit: HELD_MAX,
         })?;
-        let lookups = reservations.iter().map(|reservation| holds.look_up(reservation));
+        let lookups = reservations
+            .iter()
+            .map(|reservation| holds.look_up(reservation));
         let found = async { Ok(futures_util::future::join_all(lookups).await) };
         let found = within(caller.deadline, &Progress::default(), Box::pin(found)).await?;
         let found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -212,11 +218,7 @@ impl Engine {
 
     /// How the holds are doing.
     pub fn holdings(&self) -> Holdings {
-        let Holds {
-            doing,
-            strain,
-            ..
-        } = &self.holds;
+        let Holds { doing, strain, .. } = &self.holds;
         Holdings {
             held: self.holds.table().len(),
             renewed: doing.renewed.load(Ordering::Relaxed),

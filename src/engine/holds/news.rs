@@ -164,7 +164,10 @@ mod tests {
         let first = told(&mailbox).unwrap().unwrap();
         assert_eq!(first, ("a".to_owned(), HoldNews::Renewed(grant("a", 999))));
         let second = told(&mailbox).unwrap().unwrap();
-        assert_eq!(second, ("b".to_owned(), HoldNews::Renewed(grant("b", 2_000))));
+        assert_eq!(
+            second,
+            ("b".to_owned(), HoldNews::Renewed(grant("b", 2_000)))
+        );
         assert_eq!(told(&mailbox), None, "nothing more is kept");
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tracing::{info, warn};
 use uuid::Uuid;
 
@@ -16,6 +16,7 @@ use super::Holds;
 use super::news::HoldNews;
 use super::table::Try;
 use crate::domain::decision::Decision;
+use crate::domain::ids::ResourceId;
 use crate::domain::judge::{Answer, Ask};
 use crate::domain::renewal;
 use crate::engine::clock::Boottime;
@@ -44,6 +45,8 @@ pub(super) struct Doing {
 pub(super) struct Room {
     pub(super) places: Arc<Semaphore>,
     pub(super) wanted: Notify,
+    /// Whether anything is held.
+    pub(super) busy: watch::Sender<bool>,
     trouble: Sparing,
 }
 
@@ -52,6 +55,7 @@ impl Default for Room {
         Self {
             places: Arc::new(Semaphore::new(TRIES_MAX)),
             wanted: Notify::new(),
+            busy: watch::Sender::new(false),
             trouble: Sparing::default(),
         }
     }
@@ -81,7 +85,10 @@ impl Holds {
             }
             let next = {
                 let table = self.table();
-                (table.len() > 0).then(|| table.next_moment())
+                let held = table.len() > 0;
+                let changed = |busy: &mut bool| std::mem::replace(busy, held) != held;
+                self.room.busy.send_if_modified(changed);
+                held.then(|| table.next_moment())
             };
             let Some(next) = next else {
                 self.look_for_strain(now);
@@ -92,6 +99,24 @@ impl Holds {
             let rest = next.map_or(LOOK_AT_LEAST_EVERY, |at| at.left().min(LOOK_AT_LEAST_EVERY));
             // Either way it is looked at.
             let _ = tokio::time::timeout(rest, self.room.wanted.notified()).await;
+        }
+    }
+
+    /// Hears of reservations that end, for as long as any is held. Nothing rests on it: each is looked at with its renewal.
+    pub(super) async fn hear_of_ends(self) {
+        let mut busy = self.room.busy.subscribe();
+        let store = &self.shared.store;
+        let ended = |resource: &ResourceId| {
+            if self.table().suspect(resource) {
+                self.room.wanted.notify_one();
+            }
+        };
+        // The sender lives as long as this.
+        while busy.wait_for(|busy| *busy).await.is_ok() {
+            tokio::select! {
+                () = store.follow_ends(ended) => {}
+                _ = busy.wait_for(|busy| !*busy) => {}
+            }
         }
     }
 
@@ -128,7 +153,11 @@ impl Holds {
         let strained = late >= renewal::strained_from(held);
         if self.strain.put(strained) {
             if strained {
-                warn!(held, late, "renewals are late: no new reservations are granted until they have caught up");
+                warn!(
+                    held,
+                    late,
+                    "renewals are late: no new reservations are granted until they have caught up"
+                );
             } else {
                 info!(held, "renewals are in time again");
             }

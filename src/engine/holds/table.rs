@@ -215,7 +215,11 @@ impl Table {
     /// When the next renewal is due after one that was asked for then. `draw`: a random number.
     pub(super) fn due_after(&self, id: HoldId, asked: Boottime, draw: u8) -> Boottime {
         let due = self.entries.get(&id).map_or(Duration::ZERO, |entry| {
-            let due = if entry.renewed { renewal::next_due } else { renewal::first_due };
+            let due = if entry.renewed {
+                renewal::next_due
+            } else {
+                renewal::first_due
+            };
             due(entry.ttl(), draw)
         });
         asked.plus(due)
@@ -246,9 +250,10 @@ impl Table {
         self.change(id, |entry| entry.phase = Phase::Until(next))
     }
 
-    /// The reservation of a resource is said to be over: it is looked at now.
-    pub(super) fn suspect(&mut self, resource: &ResourceId) {
+    /// The reservation of a resource is said to be over: it is looked at now. False: none is held here.
+    pub(super) fn suspect(&mut self, resource: &ResourceId) -> bool {
         let ids = self.by_resource.get(resource).cloned().unwrap_or_default();
+        let held = !ids.is_empty();
         for id in ids {
             self.change(id, |entry| {
                 entry.suspect = true;
@@ -257,6 +262,7 @@ impl Table {
                 }
             });
         }
+        held
     }
 
     /// How many are late, counted up to a limit.

@@ -65,7 +65,11 @@ fn what_is_not_confirmed_is_given_up_before_its_time_is_over_also_while_it_is_tr
     table.failed(id, now.plus(seconds(11)));
     assert!(table.take_due(now.plus(seconds(11))).is_some());
     let just_before = until.minus(LOST_BEFORE);
-    assert!(table.given_up(just_before.minus(Duration::from_millis(1))).is_empty());
+    assert!(
+        table
+            .given_up(just_before.minus(Duration::from_millis(1)))
+            .is_empty()
+    );
     assert_eq!(table.given_up(just_before).len(), 1);
     assert_eq!((table.len(), table.next_moment()), (0, None));
     // A renewal that comes back now finds nothing to prolong.
@@ -93,7 +97,10 @@ fn nothing_is_promised_of_a_reservation_that_no_renewal_was_confirmed_of() {
     let now = Boottime::now();
     let mut table = Table::default();
     let id = table.insert(entry("a", TTL, now, None));
-    assert_eq!(table.failed(id, now).unwrap().grant().safe_for, Duration::ZERO);
+    assert_eq!(
+        table.failed(id, now).unwrap().grant().safe_for,
+        Duration::ZERO
+    );
     assert!(table.given_up(now.plus(TTL / 2)).is_empty());
     assert_eq!(table.given_up(now.plus(TTL)).len(), 1);
 }
