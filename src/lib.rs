@@ -44,6 +44,8 @@
 //! | incident | a durable record of something that a person must judge; one for each operation and kind of finding |
 //! | story | what is known of one resource, told in sentences for people |
 //! | evidence | a result that was not taken, though its effect may have run; kept in the incident |
+//! | hold | a stream of one holder, whose reservations are renewed for as long as it is open |
+//! | bound | until when a reservation is certainly held; past it nobody relies on it |
 //! | waiter | a call that stays while its operation is in progress; all of one operation have one follower |
 //! | timeline | the history since the store was last restored; owns the base of the tokens |
 

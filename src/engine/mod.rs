@@ -28,6 +28,7 @@ mod tally;
 mod tasks;
 mod ticket;
 mod waiting;
+mod watching;
 
 pub use crate::store::IncidentPage;
 pub use clock::{Boottime, Clock};
@@ -39,3 +40,4 @@ pub use laws::Counted;
 pub use machines::Applied;
 pub use sweeper::Swept;
 pub use waiting::{WAIT_MAX, WAITERS_MAX, Waiters};
+pub use watching::{FollowEnd, Following, STATES_WAITING_MAX, Shown};

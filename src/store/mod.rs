@@ -15,6 +15,7 @@ mod keys;
 mod lease;
 pub mod link;
 mod machine;
+mod resource_changes;
 mod resource_watch;
 mod session;
 mod story;
@@ -36,6 +37,7 @@ pub use keepers::LeaseUse;
 pub use keys::{PREFIX_BYTES_MAX, PREFIX_DEFAULT, Prefix};
 pub use link::{Store, StoreOptions};
 pub use machine::{Found, InForceAt, MachineNews, MachineWatch};
+pub use resource_changes::{ResourceNews, ResourceWatch};
 pub use sweep::{FoundIncident, FoundRecord, Page};
 pub use txn::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,

@@ -18,6 +18,7 @@ use super::error::StoreError;
 use super::failure::detail_of;
 use super::link::Store;
 use super::session::{Repeat, Session};
+use super::txn::as_etcd;
 use crate::domain::token::Revision;
 
 /// Keys that one request reads at most.
@@ -96,6 +97,14 @@ impl Store {
             of: Of::Everything,
             open: None,
             pauses: pauses(),
+        }
+    }
+
+    /// Follows one key from the change that comes after a revision. Where etcd has forgotten that, everything is told.
+    pub(super) fn watch_after(&self, key: Vec<u8>, after: Revision) -> Watch {
+        Watch {
+            next: Some(as_etcd(after).saturating_add(1)),
+            ..self.watch(key, None)
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::domain::ids::{EventName, Kind};
-use crate::engine::{Counted, Engine, Fault, Hold};
+use crate::engine::{Counted, Engine, Fault, Following, Hold};
 use crate::proto::v1 as pb;
 
 use super::convert::ask::{Moving, Reserving};
@@ -181,6 +181,16 @@ impl Calls {
         let (reservations, at_close) = stream::hold(&request)?;
         let engine = self.engine.get()?;
         engine.hold(reservations, at_close, origin.caller).await
+    }
+
+    pub(super) async fn watch(
+        &self,
+        request: pb::WatchRequest,
+        origin: &Origin,
+    ) -> Result<Following, Fault> {
+        let (resource, after) = stream::watch(request)?;
+        let engine = self.engine.get()?;
+        engine.follow(resource, after, origin.caller).await
     }
 
     pub(super) fn get_counts(&self) -> Result<pb::GetCountsResponse, Fault> {

@@ -234,6 +234,24 @@ async fn a_holder_hears_at_once_that_its_reservation_was_released_elsewhere(back
     assert_eq!(one.live(&resource).await, Some(next.token));
 }
 
+async fn a_loss_is_seen_with_the_next_renewal_though_its_end_was_not_heard_of(backend: Backend) {
+    let (one, plan) = backend.faulty_within(PATIENT_CALL).await;
+    let two = backend.sidecar().await;
+    let deaf = plan.when(Rpc::Watch).always().then(Action::Cut);
+    let resource = fresh_resource();
+    let grant = one.hold(&reserve_for(&resource, SHORTEST_SECONDS)).await;
+    let mut hold = opened(&one, &[&grant.id], AtClose::Keep).await;
+    renewed(&mut hold).await;
+    two.release(&grant.id).await;
+    // The lease lives on, and with it what a keepalive says.
+    let next = two.hold(&reserve(&resource)).await;
+    let ended = lost(&mut hold).await;
+    judged(&ended, Verdict::Fenced, Layer::Fence, Rule::Released);
+    let live = ended.now.and_then(|now| now.live).map(|live| live.token);
+    assert_eq!(live, Some(next.token));
+    drop(deaf);
+}
+
 async fn what_is_over_when_the_stream_opens_is_told_and_the_rest_is_held(backend: Backend) {
     let [one, two] = backend.sidecars().await;
     let resource = fresh_resource();
@@ -273,7 +291,7 @@ async fn the_end_of_a_stream_releases_what_it_held_if_that_was_asked_for_and_els
     })
     .await;
     let again = two.release(&mine.id).await;
-    judged(&again, Verdict::Replayed, Layer::Fence, Rule::Released);
+    judged(&again, Verdict::Replayed, Layer::Replay, Rule::Released);
     assert_eq!(two.live(&kept).await, Some(still_mine.token));
     assert_eq!(one.engine.holdings().held, 0);
 }
@@ -444,6 +462,7 @@ async fn two_thousand_reservations_are_held_without_a_loss(backend: Backend) {
 engines! {
     a_holder_hears_at_once_that_its_reservation_was_released_elsewhere,
     a_holder_hears_of_the_loss_before_its_time_is_over_though_etcd_says_nothing,
+    a_loss_is_seen_with_the_next_renewal_though_its_end_was_not_heard_of,
     a_release_at_the_end_of_a_stream_that_finds_no_etcd_is_made_up_for,
     a_reservation_lasts_for_as_long_as_it_is_held_and_safe_for_grows_from_the_opening,
     a_reservation_outlives_a_cut_that_is_shorter_than_its_time,

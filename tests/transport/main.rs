@@ -13,3 +13,4 @@ mod json;
 mod lifecycle;
 mod sidecar;
 mod strangers;
+mod streams;

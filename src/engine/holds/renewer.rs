@@ -26,7 +26,7 @@ use crate::engine::sparing::Sparing;
 use crate::store::{Granted, LeaseUse, StoreError};
 
 /// Renewals tried at once.
-pub(super) const TRIES_MAX: usize = 4 * 1024;
+pub(super) const RENEWALS_TRIED_MAX: usize = 4 * 1024;
 /// The least pause between two looks at what is due: it makes many into one.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// The longest. Timers stop while the machine is suspended; reservations do not last longer for that.
@@ -53,7 +53,7 @@ pub(super) struct Room {
 impl Default for Room {
     fn default() -> Self {
         Self {
-            places: Arc::new(Semaphore::new(TRIES_MAX)),
+            places: Arc::new(Semaphore::new(RENEWALS_TRIED_MAX)),
             wanted: Notify::new(),
             busy: watch::Sender::new(false),
             trouble: Sparing::default(),

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::ids::ReservationId;
-use crate::engine::{AtClose, Fault, HELD_PER_STREAM_MAX, Held, HoldNews};
+use crate::domain::ids::{ReservationId, ResourceId};
+use crate::domain::token::{Revision, TOKEN_MAX};
+use crate::engine::{AtClose, Fault, HELD_PER_STREAM_MAX, Held, HoldNews, Shown};
 use crate::proto::v1 as pb;
 
-use super::{answer, at, refused};
+use super::{answer, ask, at, refused};
 
 /// Reads a Hold.
 pub(crate) fn hold(request: &pb::HoldRequest) -> Result<(Vec<ReservationId>, AtClose), Fault> {
@@ -48,6 +49,27 @@ pub(crate) fn held(held: Held) -> pb::HoldResponse {
             HoldNews::Expiring(grant) => News::Expiring(answer::grant(grant)),
             HoldNews::Lost(decision) => News::Lost(answer::decision(*decision)),
         }),
+    }
+}
+
+/// Reads a Watch.
+pub(crate) fn watch(request: pb::WatchRequest) -> Result<(ResourceId, Option<Revision>), Fault> {
+    let after = request.after_revision;
+    if !u64::try_from(after).is_ok_and(|after| after <= TOKEN_MAX) {
+        return Err(refused(
+            "after_revision",
+            "must be 0 to 9007199254740991 (2^53-1)",
+        ));
+    }
+    let resource = ask::resource(request.resource)?;
+    Ok((resource, Revision::from_etcd(after)))
+}
+
+/// Writes a state of a resource.
+pub(crate) fn shown(shown: Shown) -> pb::WatchResponse {
+    pb::WatchResponse {
+        snapshot: Some(answer::snapshot(shown.snapshot)),
+        gap: shown.gap,
     }
 }
 

@@ -13,7 +13,7 @@ use http_body::Body as HttpBody;
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::engine::{Boottime, Hold, HoldEnd};
+use crate::engine::{Boottime, FollowEnd, Following, Hold, HoldEnd};
 
 use super::calls::Calls;
 use super::convert;
@@ -105,7 +105,8 @@ impl Streams {
                 Box::pin(holding(hold.map_err(|fault| status::of(&fault))?))
             }
             Streaming::Watch => {
-                return Err(Status::unimplemented("there is no such method"));
+                let following = self.calls.watch(read(message)?, origin).await;
+                Box::pin(watching(following.map_err(|fault| status::of(&fault))?))
             }
         };
         let span = origin.said.span_of_stream();
@@ -125,5 +126,21 @@ fn holding(hold: Hold) -> impl futures_util::Stream<Item = Result<Bytes, Status>
             Err(HoldEnd::AllLost) => None,
             Err(HoldEnd::Stopping) => Some((Err(status::stream_stopped()), None)),
         }
+    })
+}
+
+fn watching(
+    following: Following,
+) -> impl futures_util::Stream<Item = Result<Bytes, Status>> + Send {
+    stream::unfold(Some(following), |following| async {
+        let mut following = following?;
+        Some(match following.next().await {
+            Ok(shown) => {
+                let message = frame_of(&convert::stream::shown(shown));
+                (Ok(message), Some(following))
+            }
+            Err(FollowEnd::Stopping) => (Err(status::stream_stopped()), None),
+            Err(FollowEnd::Failed(fault)) => (Err(status::of(&fault)), None),
+        })
     })
 }
