@@ -48,6 +48,8 @@
 //! | queue, place | those who wait for a busy resource, and where one stands among them: whoever was entered first comes first |
 //! | entry, session | the key of one who waits, and the lease and key of the sidecar that all its entries hang on |
 //! | turn | when the resource is free and nobody comes before |
+//! | hold | a stream of one holder, whose reservations are renewed for as long as it is open |
+//! | bound | until when a reservation is certainly held; past it nobody relies on it |
 //! | timeline | the history since the store was last restored; owns the base of the tokens |
 
 pub mod cli;

@@ -6,10 +6,10 @@
     missing_docs
 )]
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use fencepost::engine::Boottime;
@@ -940,4 +940,77 @@ async fn an_address_may_be_given_with_its_scheme() {
         "{}",
         said.out
     );
+}
+
+/// A command that goes on, and what it has said.
+struct Talking {
+    child: Child,
+    out: Lines<BufReader<ChildStdout>>,
+}
+
+impl Talking {
+    fn start(sidecar: &Sidecar, words: &[&str]) -> Self {
+        let mut command = command(words);
+        command.env("FENCEPOST_ADDR", sidecar.addr());
+        let streams = command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = streams.stderr(Stdio::null()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, out }
+    }
+
+    /// The next line, JSON.
+    fn line(&mut self) -> Value {
+        let line = self.out.next().expect("it goes on").unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+}
+
+impl Drop for Talking {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_and_watched_is_told_line_by_line_until_it_ends() {
+    let sidecar = Sidecar::start().await;
+    let (id, token) = sidecar.reserve(&["seat", "1"]).await;
+    let mut watch = Talking::start(&sidecar, &["watch", "seat", "1", "-o", "json"]);
+    assert_eq!(watch.line()["snapshot"]["liveToken"], *token);
+    let hold = ["hold", &id, "--release-on-close", "-o", "json"];
+    let mut hold = Talking::start(&sidecar, &hold);
+    let first = hold.line();
+    assert_eq!(first["reservationId"], *id);
+    assert_eq!(first["renewed"]["token"], *token);
+    // It is ended from outside; what it held is free.
+    drop(hold);
+    let freed = watch.line();
+    assert_eq!(freed["snapshot"]["liveToken"], Value::Null, "{freed}");
+    let lost = sidecar.run(&["hold", &id]).await;
+    assert_eq!(lost.exit, 12, "{}{}", lost.out, lost.err);
+    assert!(
+        lost.out.contains("lost") && lost.out.contains("RELEASED"),
+        "{}",
+        lost.out
+    );
+    let revision = freed["snapshot"]["revision"].as_str().unwrap().to_owned();
+    let words = [
+        "watch",
+        "seat",
+        "1",
+        "--after-revision",
+        &revision,
+        "-o",
+        "json",
+    ];
+    let mut later = Talking::start(&sidecar, &words);
+    let (_, next) = sidecar.reserve(&["seat", "1"]).await;
+    for watch in [&mut watch, &mut later] {
+        assert_eq!(watch.line()["snapshot"]["liveToken"], *next);
+    }
+    // Told so, or cut off: here a stop waits for nobody.
+    sidecar.0.stop().await;
+    let ended = watch.child.wait().unwrap().code().unwrap();
+    assert!([69, 70, 75].contains(&ended), "{ended}");
 }

@@ -473,6 +473,11 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
          from keys of their own, {KEPT_BYTES_MAX/1048576} MiB of these together |",
         "| calls of several steps (Reserve, Renew, Release) under way, those included whose callers have left | {WORKS_MAX} |",
         "| calls under way; bytes of their messages | {CALLS_UNDER_WAY_MAX}; {BYTES_HELD_MAX/1048576} MiB |",
+        "| streams open: Hold, Watch; both on one connection | {HOLD_STREAMS_MAX}, {WATCH_STREAMS_MAX}; \
+         {STREAMS_PER_CONNECTION_MAX} |",
+        "| reservations held: by one stream; at once | {HELD_PER_STREAM_MAX}; {HELD_MAX} |",
+        "| renewals tried at once | {RENEWALS_TRIED_MAX} |",
+        "| states that wait for whoever watches | {STATES_WAITING_MAX}, then the newest alone |",
         "| contents over 64 KiB digested at once | {SLOW_DIGESTS_MAX} |",
         "| parts of a content that a rule names | {LIST_ITEMS_MAX} JSON Pointers of {POINTER_BYTES_MAX} bytes |",
         "| fields of a content: kept, compared, named | {FIELDS_KEPT_MAX}, {FIELDS_COMPARED_MAX}, {FIELDS_TOLD_MAX} |",
@@ -538,6 +543,9 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
                 "A call without a deadline gets one of {DEADLINE_DEFAULT} s.",
                 "at most {WAIT_MAX/60} min, longer is refused",
                 "Beyond {WAITERS_MAX} calls that wait at one sidecar",
+                "of which at most {STREAMS_PER_CONNECTION_MAX} may be streams",
+                "Required: 1 to {HELD_PER_STREAM_MAX} live reservations, each once",
+                "the caller was more than {STATES_WAITING_MAX} states behind",
             ][..],
         ),
         (

@@ -90,6 +90,8 @@ enum Row {
     Replay,
     /// Reserve and Release beside lease, put, delete, revoke.
     Hold,
+    /// Many reservations held for long: losses, memory, CPU.
+    Holds,
     /// Transition beside nested transactions straight to etcd.
     Ceiling,
     /// Fence and Renew.

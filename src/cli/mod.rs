@@ -18,6 +18,7 @@ mod reservation;
 mod resolve;
 pub mod serve;
 mod session;
+mod stream;
 mod table;
 mod transition;
 mod trouble;
@@ -59,6 +60,9 @@ enum Command {
     /// Make a live reservation last for its whole time again
     #[command(after_help = exit::of_a_question(&[12]))]
     Renew(reservation::RoundArgs),
+    /// Hold reservations for as long as this command runs, and tell what becomes of them
+    #[command(after_help = exit::of_a_question(&[12]))]
+    Hold(stream::HoldArgs),
     /// End a reservation
     #[command(after_help = exit::of_a_question(&[]))]
     Release(reservation::ReleaseArgs),
@@ -74,6 +78,9 @@ enum Command {
     /// Show a resource as it stands
     #[command(after_help = exit::of_a_question(&[]))]
     Inspect(question::InspectArgs),
+    /// Show a resource as it stands, and each of its states from then on
+    #[command(after_help = exit::of_a_question(&[]))]
+    Watch(stream::WatchArgs),
     /// List, show and close what a person must judge, over the sidecar's admin socket
     #[command(after_help = exit::of_a_question(&[13]))]
     Incidents(Box<incidents::IncidentsArgs>),
@@ -163,11 +170,13 @@ async fn run(command: Command) -> ExitCode {
         Command::Demo(args) => args.run().await,
         Command::Reserve(args) => args.run().await,
         Command::Renew(args) => args.renew().await,
+        Command::Hold(args) => args.run().await,
         Command::Release(args) => args.run().await,
         Command::Transition(args) => args.run().await,
         Command::Fence(args) => args.run().await,
         Command::Lookup(args) => args.run().await,
         Command::Inspect(args) => args.run().await,
+        Command::Watch(args) => args.run().await,
         Command::Incidents(args) => args.run().await,
         Command::Digest(args) => args.run(),
         Command::Counts(args) => args.run().await,

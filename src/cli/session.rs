@@ -119,6 +119,24 @@ impl Session {
         with_timeout(message, CallTimeout(self.timeout.0.saturating_add(wait)))
     }
 
+    /// Waits for a stream to open, as long as for an answer. What is told on it is waited for as long as it takes.
+    pub(super) async fn opening<T>(
+        &self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Trouble> {
+        match tokio::time::timeout(self.timeout.0, self.answer(call)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.trouble(&Status::deadline_exceeded(
+                "the stream did not open in time",
+            ))),
+        }
+    }
+
+    /// What went wrong.
+    pub(super) fn trouble(&self, status: &Status) -> Trouble {
+        Trouble::from_status(&self.place, status)
+    }
+
     /// Waits for the answer.
     pub(super) async fn answer<T>(
         &self,

@@ -11,6 +11,7 @@ pub mod judge;
 pub mod machine;
 pub mod outcome;
 pub mod record;
+pub mod renewal;
 pub mod request;
 pub mod retention;
 pub mod token;

@@ -25,6 +25,11 @@ impl Boottime {
         Self(self.0.saturating_add(span))
     }
 
+    /// Earlier by a span; stays at the start of the machine rather than go below it.
+    pub fn minus(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(span))
+    }
+
     /// How long after `earlier`; zero if it is not.
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)

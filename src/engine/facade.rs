@@ -14,6 +14,7 @@ use super::clock::{Boottime, Clock, wall_clock_ms};
 use super::committer::Committer;
 use super::counts::{Count, Counts};
 use super::fault::Fault;
+use super::holds::{Holds, Strain};
 use super::kept::Kept;
 use super::lane::Shared;
 use super::lanes::Lanes;
@@ -106,6 +107,7 @@ pub struct Engine {
     works: Arc<Semaphore>,
     sweeper: Sweeper,
     pub(super) waiting: Waiting,
+    pub(super) holds: Holds,
     /// With the last handle the background tasks end, and lanes that still settle an outcome that nobody waits for.
     _end: Arc<DropGuard>,
 }
@@ -114,10 +116,11 @@ impl Engine {
     /// Starts the engine on an open store.
     pub fn start(store: Store, options: EngineOptions) -> Self {
         let tasks = Tasks::default();
+        let strain = Strain::default();
         let shared = Arc::new(Shared {
             committer: Committer::start(store.clone(), tasks.clone()),
             reader: Reader::start(store.clone(), tasks.clone()),
-            leases: Leases::start(store.clone(), &tasks),
+            leases: Leases::start(store.clone(), strain.clone(), &tasks),
             tally: Tally::start(store.clone(), &tasks),
             narrow_keys: NarrowKeys::default(),
             clock: StoreClock::new(options.clock, options.keeping, store.clock_at_opening()),
@@ -136,6 +139,7 @@ impl Engine {
         Self {
             sweeper,
             waiting: Waiting::new(Arc::clone(&shared), Arc::clone(&lanes)),
+            holds: Holds::start(Arc::clone(&shared), Arc::clone(&lanes), strain),
             lanes,
             shared,
             works: Arc::new(Semaphore::new(WORKS_MAX)),

@@ -75,6 +75,14 @@ pub enum Fault {
         /// When to ask again.
         retry_after: Duration,
     },
+    /// Held reservations are renewed so late that a new one is not granted: those that are held come first. Nothing was done.
+    #[error(
+        "reservations that are held here are renewed late, so no new one is granted; nothing was done, ask again"
+    )]
+    RenewalsLate {
+        /// When to ask again.
+        retry_after: Duration,
+    },
     /// etcd could not be reached or turned the request away; nothing was done.
     #[error("etcd cannot take the request now; nothing was done, ask again with the same ids")]
     StoreUnavailable {

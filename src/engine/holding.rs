@@ -32,6 +32,8 @@ impl Engine {
         let work = async move {
             let resource = ask.resource.clone();
             let lease = match patience {
+                // Only what is to be granted is refused then, and that shows when it is judged.
+                Patience::None if engine.shared.leases.strained() => None,
                 // One that is ready costs nothing. Else it is taken only when it is to be granted.
                 Patience::None => engine.shared.leases.take_ready(ask.ttl)?,
                 // Of many who wait at most one is granted anything.
@@ -265,6 +267,7 @@ fn after_keepalive(fault: Fault) -> Fault {
         | Fault::MachineChanged { .. }
         | Fault::LimitMet { .. }
         | Fault::NoSuchIncident
+        | Fault::RenewalsLate { .. }
         | Fault::DeadlinePassed
         | Fault::UnknownOutcome { .. }
         | Fault::CorruptRecord => fault,

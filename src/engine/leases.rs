@@ -14,12 +14,13 @@ use uuid::Uuid;
 
 use super::clock::Boottime;
 use super::fault::Fault;
+use super::holds::Strain;
 use super::pace::Pace;
 use super::tasks::Tasks;
 use crate::domain::ids::Nonce;
 use crate::domain::record::LeaseId;
 use crate::domain::request::Ttl;
-use crate::store::{Store, StoreError};
+use crate::store::{LeaseUse, Store, StoreError};
 
 /// Most leases held ready for one TTL.
 const READY_MAX: usize = 64;
@@ -32,7 +33,7 @@ const CLASS_IDLE: Duration = Duration::from_secs(10);
 /// How often the pool is looked after while it is in use.
 const CARE: Duration = Duration::from_millis(250);
 /// Most leases whose ends are known. Beyond it new reservations are refused before held ones suffer.
-const LEASES_MAX: usize = 256 * 1024;
+pub(super) const LEASES_MAX: usize = 256 * 1024;
 /// When to ask again when no lease could be had.
 const LEASE_RETRY: Duration = Duration::from_millis(500);
 /// How often a lease id that is taken already is drawn anew.
@@ -44,6 +45,8 @@ pub(super) struct Leases {
     store: Store,
     pool: Arc<Mutex<Pool>>,
     wanted: Arc<Notify>,
+    /// Whether held reservations are renewed so late that no new ones are granted.
+    strain: Strain,
 }
 
 #[derive(Debug, Default)]
@@ -71,9 +74,10 @@ struct Class {
 }
 
 impl Leases {
-    pub(super) fn start(store: Store, tasks: &Tasks) -> Self {
+    pub(super) fn start(store: Store, strain: Strain, tasks: &Tasks) -> Self {
         let leases = Self {
             store,
+            strain,
             pool: Arc::default(),
             wanted: Arc::default(),
         };
@@ -81,8 +85,15 @@ impl Leases {
         leases
     }
 
-    /// A lease that will keep the promise of this TTL from now on. Costs no request when one is ready.
+    /// Whether a lease would be refused now, however many there are.
+    pub(super) fn strained(&self) -> bool {
+        self.strain.is_on()
+    }
+
+    /// A lease that will keep the promise of this TTL from now on. Costs no request when one is ready. None is had while held
+    /// reservations are renewed too late: these come first.
     pub(super) async fn take(&self, ttl: Ttl) -> Result<LeaseId, Fault> {
+        self.strain.refuse()?;
         if let Some(ready) = self.take_ready(ttl)? {
             return Ok(ready);
         }
@@ -152,10 +163,30 @@ impl Leases {
         }
     }
 
-    /// Renews a lease. `None`: it is gone.
+    /// Until when the lease of a round that was granted here certainly lives; `None`: not known here, or past.
+    pub(super) fn known_until(&self, round: Nonce) -> Option<Boottime> {
+        let pool = self.lock();
+        let lease = pool.held.get(&round)?;
+        let bound = pool.known.get(lease)?.bound;
+        (!bound.left().is_zero()).then_some(bound)
+    }
+
+    /// Renews the lease of a reservation. `None`: it is gone.
     pub(super) async fn renew(&self, lease: LeaseId) -> Result<Option<Boottime>, StoreError> {
+        self.renew_within(lease, LeaseUse::Held, Duration::MAX)
+            .await
+    }
+
+    /// Renews a lease for somebody who waits no longer than this. `None`: it is gone.
+    pub(super) async fn renew_within(
+        &self,
+        lease: LeaseId,
+        of: LeaseUse,
+        patience: Duration,
+    ) -> Result<Option<Boottime>, StoreError> {
         let sent = Boottime::now();
-        let Some(seconds) = self.store.lease_keep_alive(lease).await? else {
+        let kept = self.store.lease_keep_alive_within(lease, of, patience);
+        let Some(seconds) = kept.await? else {
             self.retire(lease);
             return Ok(None);
         };
@@ -254,7 +285,8 @@ impl Leases {
                     .iter()
                     .any(Result::is_err);
                 for lease in ageing {
-                    trouble |= self.renew(lease).await.is_err();
+                    let renewed = self.renew_within(lease, LeaseUse::Ready, Duration::MAX);
+                    trouble |= renewed.await.is_err();
                 }
             }
             if trouble {

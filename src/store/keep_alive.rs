@@ -5,7 +5,9 @@
 //! counts the TTL from the moment of its call.
 //!
 //! The stream is opened by the first keepalive and closed by nobody. When it breaks, or is silent while answers are due,
-//! it is opened anew on another endpoint, and what was not answered is sent once more: a keepalive may arrive twice.
+//! it is opened anew on another endpoint, and what was not answered is sent once more: a keepalive may arrive twice. How much
+//! silence is borne: half of what a call may take, so that a second stream can still answer in time; less where somebody waits
+//! less, who will then ask again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -42,6 +44,8 @@ struct Waiter {
     lease: LeaseId,
     answer: oneshot::Sender<Answer>,
     sends_left: u8,
+    /// How long its caller waits.
+    patience: Duration,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -65,8 +69,10 @@ impl KeepAlive {
         }
     }
 
-    pub(super) async fn keep_alive(&self, lease: LeaseId) -> Answer {
-        let deadline = Instant::now() + self.limit;
+    /// Sends a keepalive; its caller waits so long for the answer, and never longer than for any call.
+    pub(super) async fn keep_alive(&self, lease: LeaseId, patience: Duration) -> Answer {
+        let patience = patience.min(self.limit);
+        let deadline = Instant::now() + patience;
         let permit = Arc::clone(&self.permits).acquire_owned();
         let Ok(Ok(permit)) = timeout_at(deadline, permit).await else {
             return Err(not_applied(
@@ -79,6 +85,7 @@ impl KeepAlive {
             lease,
             answer,
             sends_left: SENDS_MAX,
+            patience,
             _permit: permit,
         };
         // As many permits as places: there is one free.
@@ -91,8 +98,7 @@ impl KeepAlive {
         match timeout_at(deadline, answered).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) | Err(_) => Err(indeterminate(format!(
-                "no answer to a keepalive within {:?}",
-                self.limit
+                "no answer to a keepalive within {patience:?}"
             ))),
         }
     }
@@ -106,8 +112,6 @@ struct Stream<'s> {
 }
 
 async fn run(session: Arc<Session>, mut queue: mpsc::Receiver<Waiter>) {
-    // Half of what a call may take, so that a second stream can still answer in time.
-    let silence = session.call_limit() / 2;
     let mut unsent = VecDeque::new();
     loop {
         if unsent.is_empty() {
@@ -116,8 +120,8 @@ async fn run(session: Arc<Session>, mut queue: mpsc::Receiver<Waiter>) {
                 None => return,
             }
         }
-        if let Some(stream) = open(&session, silence, &mut unsent).await
-            && serve(&session, silence, stream, &mut queue, &mut unsent).await == End::NoCallers
+        if let Some(stream) = open(&session, &mut unsent).await
+            && serve(&session, stream, &mut queue, &mut unsent).await == End::NoCallers
         {
             return;
         }
@@ -125,13 +129,11 @@ async fn run(session: Arc<Session>, mut queue: mpsc::Receiver<Waiter>) {
 }
 
 /// Opens a stream by the first lease that waits. The answer to the opening is not passed on; the lease is sent again.
-async fn open<'s>(
-    session: &'s Session,
-    silence: Duration,
-    unsent: &mut VecDeque<Waiter>,
-) -> Option<Stream<'s>> {
+async fn open<'s>(session: &'s Session, unsent: &mut VecDeque<Waiter>) -> Option<Stream<'s>> {
     unsent.retain(|waiter| !waiter.answer.is_closed());
     let lease = unsent.front()?.lease;
+    let patience = unsent.iter().map(|waiter| waiter.patience).min();
+    let silence = borne(session, patience);
     let mut failures = Vec::new();
     let mut may_have_been_sent = false;
     for (_, member) in session.order() {
@@ -158,6 +160,9 @@ async fn open<'s>(
             Err(_) => {
                 may_have_been_sent = true;
                 failures.push(session.silent(member, silence));
+                if !is_found_out(session, silence) {
+                    continue;
+                }
             }
         }
         session.eject(member);
@@ -180,9 +185,20 @@ enum End {
     NoCallers,
 }
 
+/// Whether so much silence tells that an endpoint does not answer. A short one is reason enough to try another endpoint, where
+/// there is one, and no reason for all other calls to distrust the only one.
+fn is_found_out(session: &Session, silence: Duration) -> bool {
+    silence >= borne(session, None) || session.member(1).is_some()
+}
+
+/// How much silence is borne where somebody waits no longer than this.
+fn borne(session: &Session, patience: Option<Duration>) -> Duration {
+    let half = session.call_limit() / 2;
+    patience.map_or(half, |patience| patience.min(half))
+}
+
 async fn serve(
     session: &Session,
-    silence: Duration,
     mut stream: Stream<'_>,
     queue: &mut mpsc::Receiver<Waiter>,
     unsent: &mut VecDeque<Waiter>,
@@ -190,7 +206,9 @@ async fn serve(
     let mut sent = Sent::default();
     // When the answer that is due now began to be waited for.
     let mut waiting_since = Instant::now();
+    let mut found_out = true;
     let reason = loop {
+        let silence = borne(session, sent.patience);
         tokio::select! {
             place = stream.requests.reserve(), if !unsent.is_empty() => {
                 let Ok(place) = place else { break "it was closed".to_owned() };
@@ -218,11 +236,12 @@ async fn serve(
                 Err(error) => break detail_of(&stream.member.name, &error),
             },
             () = sleep_until(waiting_since + silence), if sent.count > 0 => {
+                found_out = is_found_out(session, silence);
                 break session.silent(stream.member, silence);
             }
         }
     };
-    if sent.count > 0 {
+    if sent.count > 0 && found_out {
         // While nothing is due, a server that stops or restarts closes the stream rightly.
         session.eject(stream.member);
     }
@@ -236,12 +255,18 @@ async fn serve(
 struct Sent {
     by_lease: HashMap<LeaseId, VecDeque<Waiter>>,
     count: usize,
+    /// The least that any of them waits; of those that were answered since the last time that none was due, too.
+    patience: Option<Duration>,
 }
 
 impl Sent {
     fn push(&mut self, mut waiter: Waiter) {
         waiter.sends_left = waiter.sends_left.saturating_sub(1);
         self.count += 1;
+        let least = self
+            .patience
+            .map_or(waiter.patience, |least| least.min(waiter.patience));
+        self.patience = Some(least);
         self.by_lease
             .entry(waiter.lease)
             .or_default()
@@ -260,6 +285,9 @@ impl Sent {
         }
         if waiters.is_empty() {
             self.by_lease.remove(&lease);
+        }
+        if self.count == 0 {
+            self.patience = None;
         }
     }
 
@@ -287,6 +315,7 @@ mod tests {
             lease: LeaseId(lease),
             answer,
             sends_left: SENDS_MAX,
+            patience: Duration::from_secs(1),
             _permit: permits.acquire_owned().await.unwrap(),
         };
         (waiter, answered)

@@ -120,6 +120,19 @@ impl Keys {
         self.of_resource("h", resource)
     }
 
+    /// From the first reservation key to behind the last.
+    pub(super) fn reservations(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.key("h/").bytes(), self.key("h0").bytes())
+    }
+
+    /// The resource of a reservation key as etcd answered it. `None`: it is not spelled as we spell.
+    pub(super) fn found_reservation(&self, key: &[u8]) -> Option<ResourceId> {
+        let text = std::str::from_utf8(key).ok()?;
+        let (kind, id) = text.strip_prefix(&self.key("h/").text)?.split_once('/')?;
+        let resource = ResourceId::new(Kind::parse(kind).ok()?, &unescape(id)?).ok()?;
+        (self.reservation(&resource).text == text).then_some(resource)
+    }
+
     pub(super) fn operation(&self, resource: &ResourceId, operation: &OperationId) -> Key {
         let mut key = self.of_resource("o", resource);
         key.text.push('/');

@@ -1,9 +1,12 @@
 //! Leases.
 
+use std::time::Duration;
+
 use etcd_client::LeaseGrantOptions;
 
 use super::error::{NotApplied, StoreError};
 use super::failure::not_applied;
+use super::keepers::LeaseUse;
 use super::link::Store;
 use super::session::Repeat;
 use super::txn::malformed;
@@ -38,7 +41,23 @@ impl Store {
     /// Keeps a lease alive; answers its TTL in seconds, `None` if it is gone. The TTL counts at the earliest from the
     /// moment of the call.
     pub async fn lease_keep_alive(&self, lease: LeaseId) -> Result<Option<u32>, StoreError> {
-        self.keep_alives().keep_alive(lease).await
+        let limit = self.session().call_limit();
+        self.lease_keep_alive_within(lease, LeaseUse::Held, limit)
+            .await
+    }
+
+    /// The same, for somebody who waits no longer than this. What leases are kept ready for a later use does not hold up those
+    /// that somebody holds.
+    pub async fn lease_keep_alive_within(
+        &self,
+        lease: LeaseId,
+        of: LeaseUse,
+        patience: Duration,
+    ) -> Result<Option<u32>, StoreError> {
+        self.keepers()
+            .of(lease, of)
+            .keep_alive(lease, patience)
+            .await
     }
 
     /// How long a lease still lives, in seconds; `None` if it is gone. Advisory.

@@ -12,7 +12,7 @@ use super::commit::{BatchOutcome, Commit, ReadAsk, Seen};
 use super::endpoint::Endpoint;
 use super::error::{NotApplied, StoreError};
 use super::failure::not_applied;
-use super::keep_alive::KeepAlive;
+use super::keepers::Keepers;
 use super::keys::{Key, Keys, Prefix};
 use super::session::{Repeat, Session};
 use super::timeline::{self, Known};
@@ -43,7 +43,7 @@ struct Shared {
     keys: Keys,
     timeline_key: Key,
     known: watch::Sender<Known>,
-    keep_alive: KeepAlive,
+    keepers: Keepers,
     /// The store's clock as it was when the store was opened.
     clock: StoredClock,
 }
@@ -64,7 +64,7 @@ impl Store {
         let clock = clock::establish(&session, &keys.clock(), began_ms).await?;
         Ok(Self {
             shared: Arc::new(Shared {
-                keep_alive: KeepAlive::start(Arc::clone(&session)),
+                keepers: Keepers::start(&session),
                 session,
                 keys,
                 timeline_key,
@@ -169,8 +169,30 @@ impl Store {
         &self.shared.session
     }
 
-    pub(super) fn keep_alives(&self) -> &KeepAlive {
-        &self.shared.keep_alive
+    pub(super) fn keepers(&self) -> &Keepers {
+        &self.shared.keepers
+    }
+
+    pub(super) fn timeline_key(&self) -> &Key {
+        &self.shared.timeline_key
+    }
+
+    pub(super) fn known(&self) -> Known {
+        *self.shared.known.borrow()
+    }
+
+    /// Holds what was found at the timeline's key against what was known before it was asked for.
+    pub(super) fn same_timeline(
+        &self,
+        known: Known,
+        found: Option<PbKeyValue>,
+    ) -> Result<(), StoreError> {
+        let found = Known::from_etcd(&self.shared.timeline_key, found)?;
+        if found == known {
+            Ok(())
+        } else {
+            Err(self.timeline_moved(known, found))
+        }
     }
 
     pub(super) async fn range(

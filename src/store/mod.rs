@@ -4,16 +4,20 @@ pub mod clock;
 mod codec;
 pub mod commit;
 mod endpoint;
+mod ends;
 pub mod error;
 mod failure;
+mod held;
 mod incidents;
 mod keep_alive;
+mod keepers;
 mod keys;
 mod lease;
 pub mod link;
 mod machine;
 mod machine_pages;
 pub mod queue;
+mod resource_changes;
 mod resource_watch;
 mod session;
 mod story;
@@ -29,7 +33,9 @@ pub use commit::{
 };
 pub use endpoint::Endpoint;
 pub use error::{NotApplied, StoreError};
+pub use held::{Granted, STANDING_ASKED_MAX};
 pub use incidents::{IncidentPage, KEYS_PER_PAGE_MAX, PAGE_BYTES_MAX};
+pub use keepers::LeaseUse;
 pub use keys::{PREFIX_BYTES_MAX, PREFIX_DEFAULT, Prefix};
 pub use link::{Store, StoreOptions};
 pub use machine::{Found, InForceAt, MachineNews, MachineWatch};
@@ -38,6 +44,7 @@ pub use queue::{
     Entering, QueueChange, QueueNews, QueueNow, QueueWatch, ReservationNews, ReservationWatch,
     SessionWrite, WAITERS_PER_WRITE_MAX, WaitSession,
 };
+pub use resource_changes::{ResourceNews, ResourceWatch};
 pub use sweep::{FoundIncident, FoundRecord, Page};
 pub use txn::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,

@@ -377,6 +377,14 @@ pub(super) fn are_there(keys: &[Key]) -> Txn {
     Txn::new().and_then(keys.iter().map(get_revision).collect::<Vec<_>>())
 }
 
+/// The same, after the timeline.
+pub(super) fn are_there_under(timeline: &Key, keys: &[Key]) -> Txn {
+    let all = [get(timeline)]
+        .into_iter()
+        .chain(keys.iter().map(get_revision));
+    Txn::new().and_then(all.collect::<Vec<_>>())
+}
+
 /// Puts a value unless the key exists; otherwise gets what is there.
 pub(super) fn put_if_absent(key: &Key, value: Vec<u8>) -> Txn {
     put_if_absent_only(key, value).or_else([get(key)])

@@ -9,13 +9,16 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use etcd_client::proto::PbKeyValue;
-use etcd_client::{EventType, GetOptions, WatchOptions, WatchResponse, WatchStream};
+use etcd_client::{
+    EventType, GetOptions, WatchFilterType, WatchOptions, WatchResponse, WatchStream,
+};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::StoreError;
 use super::failure::detail_of;
 use super::link::Store;
 use super::session::{Repeat, Session};
+use super::txn::as_etcd;
 use crate::domain::token::Revision;
 
 /// Keys that one request reads at most.
@@ -54,8 +57,18 @@ pub(super) struct Watch {
     next: Option<i64>,
     /// How many keys one request reads at most.
     page: i64,
+    of: Of,
     open: Option<Open>,
     pauses: ExponentialBackoff,
+}
+
+/// What is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    /// What is there, and each change.
+    Everything,
+    /// Deletions alone. What is there is not read, so that what is missed where etcd has forgotten it stays missed.
+    Ends,
 }
 
 struct Open {
@@ -84,8 +97,25 @@ impl Store {
             end,
             next: None,
             page: KEYS_PER_REQUEST,
+            of: Of::Everything,
             open: None,
             pauses: pauses(),
+        }
+    }
+
+    /// Follows one key from the change that comes after a revision. Where etcd has forgotten that, everything is told.
+    pub(super) fn watch_after(&self, key: Vec<u8>, after: Revision) -> Watch {
+        Watch {
+            next: Some(as_etcd(after).saturating_add(1)),
+            ..self.watch(key, None)
+        }
+    }
+
+    /// Follows the deletions of keys from `start` to before `end`, from now on.
+    pub(super) fn watch_ends(&self, start: Vec<u8>, end: Vec<u8>) -> Watch {
+        Watch {
+            of: Of::Ends,
+            ..self.watch(start, Some(end))
         }
     }
 }
@@ -160,6 +190,9 @@ impl Watch {
     /// Reads everything, in pages, all of one revision.
     async fn read_all(&mut self) -> Result<Vec<PbKeyValue>, StoreError> {
         self.open = None;
+        if self.of == Of::Ends {
+            return self.begin_now().await;
+        }
         let mut all: Vec<PbKeyValue> = Vec::new();
         let mut start = self.start.clone();
         let mut at = 0;
@@ -191,6 +224,24 @@ impl Watch {
         Ok(all)
     }
 
+    /// Begins with the next change, whatever is there.
+    async fn begin_now(&mut self) -> Result<Vec<PbKeyValue>, StoreError> {
+        let reply = self
+            .session
+            .call(Repeat::Safe, |member| {
+                let mut kv = member.kv.clone();
+                let options = GetOptions::new().with_count_only();
+                let start = self.start.clone();
+                async move { kv.get(start, Some(options)).await }
+            })
+            .await?;
+        let now = reply
+            .header()
+            .map_or(0, etcd_client::ResponseHeader::revision);
+        self.next = Some(now + 1);
+        Ok(Vec::new())
+    }
+
     async fn connect(&mut self, next: i64) -> Result<Open, String> {
         let mut failures = Vec::new();
         for (at, member) in self.session.order() {
@@ -199,6 +250,9 @@ impl Watch {
                 .with_progress_notify();
             if let Some(end) = &self.end {
                 options = options.with_range(end.clone());
+            }
+            if self.of == Of::Ends {
+                options = options.with_filters([WatchFilterType::NoPut]);
             }
             let mut client = member.watch.clone();
             let opening = client.watch(self.start.clone(), Some(options));

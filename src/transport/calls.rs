@@ -4,12 +4,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::domain::ids::{EventName, Kind};
-use crate::engine::{Counted, Engine, Fault};
+use crate::engine::{Counted, Engine, Fault, Following, Hold};
 use crate::proto::v1 as pb;
 
 use super::convert::ask::{Moving, Reserving};
 use super::convert::page::Page;
-use super::convert::{answer, ask, counts, incident, machine, machine_page, story, wait};
+use super::convert::{answer, ask, counts, incident, machine, machine_page, story, stream, wait};
 use super::gate::Origin;
 use super::suspects::Suspects;
 
@@ -171,6 +171,26 @@ impl Calls {
         Ok(pb::InspectResponse {
             snapshot: Some(answer::snapshot(snapshot)),
         })
+    }
+
+    pub(super) async fn hold(
+        &self,
+        request: pb::HoldRequest,
+        origin: &Origin,
+    ) -> Result<Hold, Fault> {
+        let (reservations, at_close) = stream::hold(&request)?;
+        let engine = self.engine.get()?;
+        engine.hold(reservations, at_close, origin.caller).await
+    }
+
+    pub(super) async fn watch(
+        &self,
+        request: pb::WatchRequest,
+        origin: &Origin,
+    ) -> Result<Following, Fault> {
+        let (resource, after) = stream::watch(request)?;
+        let engine = self.engine.get()?;
+        engine.follow(resource, after, origin.caller).await
     }
 
     pub(super) fn get_counts(&self) -> Result<pb::GetCountsResponse, Fault> {

@@ -9,6 +9,7 @@ use http::header::{CONTENT_TYPE, ORIGIN};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
+use tokio::sync::Semaphore;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tonic::service::Routes;
@@ -23,33 +24,53 @@ use super::gate::Gate;
 use super::grpc::{self, Grpc};
 use super::json::{Json, Rpc};
 use super::operator::{self, Operator};
+use super::operator::Operator;
+use super::streams::{Streaming, Streams};
 use super::{MESSAGE_BYTES_MAX, status};
+
+/// Most streams open on one connection. Half of the calls that it may have under way stay for those that are answered at once.
+const STREAMS_PER_CONNECTION_MAX: usize = 128;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug)]
-pub struct Peer(Arc<str>);
+pub struct Peer {
+    name: Arc<str>,
+    /// Room for streams on this connection.
+    streams: Arc<Semaphore>,
+}
 
 impl Peer {
     /// Somebody on the loopback port.
     pub fn tcp(address: SocketAddr) -> Self {
-        Self(address.to_string().into())
+        Self::named(address.to_string())
     }
 
     /// Somebody on the admin socket.
     pub fn unix() -> Self {
-        Self("admin socket".into())
+        Self::named("admin socket".to_owned())
+    }
+
+    fn named(name: String) -> Self {
+        Self {
+            name: name.into(),
+            streams: Arc::new(Semaphore::new(STREAMS_PER_CONNECTION_MAX)),
+        }
     }
 
     pub(super) fn as_str(&self) -> &str {
-        &self.0
+        &self.name
+    }
+
+    pub(super) fn streams(&self) -> &Arc<Semaphore> {
+        &self.streams
     }
 }
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }
 
@@ -57,6 +78,7 @@ impl fmt::Display for Peer {
 #[derive(Clone)]
 pub struct Door {
     grpc: Grpc,
+    streams: Streams,
     json: Json,
     beside: Routes,
 }
@@ -67,6 +89,7 @@ impl Door {
         let calls = Calls::new(engine);
         Self {
             grpc: Grpc::new(calls.clone(), gate.clone()),
+            streams: Streams::new(calls.clone(), gate.clone()),
             json: Json::new(calls, gate),
             beside: beside.prepare(),
         }
@@ -88,6 +111,9 @@ impl Door {
         match (ours, is_grpc(request.headers())) {
             (_, true) if request.method() != Method::POST => no_post(),
             (Some(method), true) => {
+                if let Some(method) = Streaming::named(method) {
+                    return Box::pin(self.streams.answer(method, request, &peer)).await;
+                }
                 let method = Rpc::named(method);
                 self.grpc.answer(method, request, &peer).await
             }

@@ -17,6 +17,7 @@ use crate::engine::{Boottime, Caller, Fault, WAITERS_MAX};
 
 use super::convert::refused;
 use super::door::Peer;
+use super::streams::Streaming;
 use super::timeouts::Said;
 
 /// Most calls under way at once. Over it a call is turned away at once: a queue would only hide that there is too much.
@@ -25,6 +26,9 @@ pub(super) const CALLS_UNDER_WAY_MAX: u32 = 4096;
 const _: () = assert!(WAITERS_MAX * 2 <= CALLS_UNDER_WAY_MAX);
 /// Most bytes of messages held at once, those still being read included. The calls alone would bound them only by gigabytes.
 pub(super) const BYTES_HELD_MAX: u32 = 64 * 1024 * 1024;
+/// Most streams open at once of each kind. They hold no place among the calls under way once they are open.
+pub(super) const HOLD_STREAMS_MAX: usize = 4096;
+pub(super) const WATCH_STREAMS_MAX: usize = 512;
 /// Contents digested at once on threads of their own: each takes memory many times its size while it is read.
 const SLOW_DIGESTS_MAX: usize = 2;
 /// When to ask again after there was no room.
@@ -38,7 +42,15 @@ pub struct Gate {
     room: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     slow_digests: Arc<Semaphore>,
+    holds: Arc<Semaphore>,
+    watches: Arc<Semaphore>,
     stopping: CancellationToken,
+}
+
+/// The place of an open stream. Dropping it gives it back.
+pub(super) struct StreamPlace {
+    _of_all: OwnedSemaphorePermit,
+    _of_connection: OwnedSemaphorePermit,
 }
 
 /// Who asks.
@@ -87,6 +99,8 @@ impl Default for Gate {
                 usize::try_from(BYTES_HELD_MAX).unwrap_or(Semaphore::MAX_PERMITS),
             )),
             slow_digests: Arc::new(Semaphore::new(SLOW_DIGESTS_MAX)),
+            holds: Arc::new(Semaphore::new(HOLD_STREAMS_MAX)),
+            watches: Arc::new(Semaphore::new(WATCH_STREAMS_MAX)),
             stopping: CancellationToken::new(),
         }
     }
@@ -136,6 +150,22 @@ impl Gate {
             },
             _place: place,
             _bytes: bytes,
+        })
+    }
+
+    /// Room for one more stream, here and on its connection.
+    pub(super) fn open_stream(&self, of: Streaming, peer: &Peer) -> Result<StreamPlace, Fault> {
+        let all = match of {
+            Streaming::Hold => &self.holds,
+            Streaming::Watch => &self.watches,
+        };
+        let one_of = |places: &Arc<Semaphore>| {
+            let place = Arc::clone(places).try_acquire_owned();
+            place.map_err(|_| overloaded())
+        };
+        Ok(StreamPlace {
+            _of_all: one_of(all)?,
+            _of_connection: one_of(peer.streams())?,
         })
     }
 

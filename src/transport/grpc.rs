@@ -1,6 +1,6 @@
 //! The calls as gRPC.
 //!
-//! All of them are unary, and the gate has read the message whole. So there is no stream to keep: the message is decoded where it
+//! All of these are unary, and the gate has read the message whole. So there is no stream to keep: the message is decoded where it
 //! stands, and the answer goes out in one piece. The library's server decodes and encodes streams, with buffers of 8 KiB on both
 //! sides of each call and its headers copied, which costs more than all else that a call needs.
 
@@ -28,7 +28,7 @@ use super::{MESSAGE_BYTES_MAX, status, timeouts};
 /// What gRPC puts before each message: a flag and a length.
 pub(super) const FRAME_BYTES: usize = 5;
 
-const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// The gRPC door. Cheap to clone.
 #[derive(Clone)]
@@ -107,7 +107,7 @@ pub(super) fn one_message(body: &Bytes) -> Result<Bytes, Status> {
     Ok(body.slice_ref(message))
 }
 
-fn read<M: Message + Default>(message: Bytes) -> Result<M, Status> {
+pub(super) fn read<M: Message + Default>(message: Bytes) -> Result<M, Status> {
     M::decode(message).map_err(|error| unreadable(&error))
 }
 
@@ -119,9 +119,14 @@ pub(super) fn unreadable(error: &prost::DecodeError) -> Status {
     ))
 }
 
-/// The message with what stands before it.
 fn framed<M: Message>(answer: Result<M, Fault>) -> Result<Bytes, Status> {
-    let message = answer.map_err(|fault| status::of(&fault))?;
+    answer
+        .map(|message| frame_of(&message))
+        .map_err(|fault| status::of(&fault))
+}
+
+/// The message with what stands before it.
+pub(super) fn frame_of<M: Message>(message: &M) -> Bytes {
     let length = message.encoded_len();
     let mut bytes = BytesMut::with_capacity(FRAME_BYTES + length);
     bytes.put_u8(0);
@@ -129,7 +134,7 @@ fn framed<M: Message>(answer: Result<M, Fault>) -> Result<Bytes, Status> {
     message
         .encode(&mut bytes)
         .expect("a buffer that grows has room");
-    Ok(bytes.freeze())
+    bytes.freeze()
 }
 
 fn with_message(message: Bytes) -> Response<Body> {

@@ -13,6 +13,7 @@ mod grpc;
 mod json;
 mod operator;
 mod status;
+mod streams;
 mod suspects;
 mod timeouts;
 

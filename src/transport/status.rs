@@ -13,6 +13,9 @@ const DOMAIN: &str = "fencepost.dev";
 /// Longest message and longest text within the details, in bytes. Both travel in headers, of which clients take 8 KiB.
 const TEXT_BYTES_MAX: usize = 1024;
 
+/// When to open a stream again whose sidecar has stopped.
+const STREAM_RETRY: Duration = Duration::from_secs(1);
+
 /// The table. A new fault does not compile until it has a code and a reason.
 fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
     match fault {
@@ -25,6 +28,7 @@ fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
         Fault::LimitMet { .. } => (Code::ResourceExhausted, "LIMIT_MET"),
         Fault::NoSuchIncident => (Code::NotFound, "UNKNOWN_INCIDENT"),
         Fault::Overloaded { .. } => (Code::ResourceExhausted, "OVERLOADED"),
+        Fault::RenewalsLate { .. } => (Code::ResourceExhausted, "RENEWALS_LATE"),
         Fault::StoreUnavailable { .. } => (Code::Unavailable, "STORE_UNAVAILABLE"),
         Fault::Stopping { .. } => (Code::Unavailable, "STOPPING"),
         Fault::DeadlinePassed => (Code::DeadlineExceeded, "DEADLINE_PASSED"),
@@ -36,6 +40,7 @@ fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
 fn retry_after(fault: &Fault) -> Option<Duration> {
     match fault {
         Fault::Overloaded { retry_after }
+        | Fault::RenewalsLate { retry_after }
         | Fault::MachineChanged { retry_after }
         | Fault::StoreUnavailable { retry_after }
         | Fault::Stopping { retry_after }
@@ -64,6 +69,23 @@ pub(super) fn of(fault: &Fault) -> Status {
         details.add_bad_request_violation(clipped(field), clipped(reason));
     }
     Status::with_error_details(code, clipped(&fault.to_string()), details)
+}
+
+/// A stream ended because the sidecar stops.
+pub(super) fn stream_stopped() -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info("STOPPING", DOMAIN, HashMap::new());
+    details.set_retry_info(Some(STREAM_RETRY));
+    let text = "this sidecar is stopping; open the stream anew at another one, or at the next";
+    Status::with_error_details(Code::Unavailable, text, details)
+}
+
+/// A stream ended because its caller said so when it was opened.
+pub(super) fn stream_deadline() -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info("DEADLINE_PASSED", DOMAIN, HashMap::new());
+    let text = "the deadline of the stream passed; open it without one, or anew";
+    Status::with_error_details(Code::DeadlineExceeded, text, details)
 }
 
 fn clipped(text: &str) -> String {
@@ -131,6 +153,11 @@ mod tests {
                 Fault::Overloaded { retry_after: SOON },
                 Code::ResourceExhausted,
                 "OVERLOADED",
+            ),
+            (
+                Fault::RenewalsLate { retry_after: SOON },
+                Code::ResourceExhausted,
+                "RENEWALS_LATE",
             ),
             (
                 Fault::StoreUnavailable { retry_after: SOON },

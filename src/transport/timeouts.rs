@@ -38,6 +38,11 @@ impl Said {
         self.span_with(Duration::ZERO)
     }
 
+    /// How long a stream may stay open: as long as its caller says, and if it does not, for ever.
+    pub(super) fn span_of_stream(self) -> Option<Duration> {
+        self.0
+    }
+
     /// How long a call may take that asks for a wait.
     pub(super) fn span_with(self, wait: Duration) -> Duration {
         let span = self.0.unwrap_or(DEADLINE_DEFAULT + wait);

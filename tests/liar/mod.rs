@@ -9,15 +9,15 @@ use fencepost::proto::v1::coordination_service_server::{
     CoordinationService, CoordinationServiceServer,
 };
 use fencepost::proto::v1::{
-    Advice, Decision, FenceRequest, FenceResponse, InspectRequest, InspectResponse, Intent,
-    LookupRequest, LookupResponse, OperationState, ReleaseRequest, ReleaseResponse, RenewRequest,
-    RenewResponse, ReserveRequest, ReserveResponse, TransitionRequest, TransitionResponse, Verdict,
-    intent::Content,
+    Advice, Decision, FenceRequest, FenceResponse, HoldRequest, HoldResponse, InspectRequest,
+    InspectResponse, Intent, LookupRequest, LookupResponse, OperationState, ReleaseRequest,
+    ReleaseResponse, RenewRequest, RenewResponse, ReserveRequest, ReserveResponse,
+    TransitionRequest, TransitionResponse, Verdict, WatchRequest, WatchResponse, intent::Content,
 };
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Channel, Endpoint, Server};
-use tonic::{Request, Response, Status, async_trait};
+use tonic::{Request, Response, Status, Streaming, async_trait};
 
 /// What the proxy lies about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +108,23 @@ impl Liar {
 
 #[async_trait]
 impl CoordinationService for Liar {
+    type HoldStream = Streaming<HoldResponse>;
+    type WatchStream = Streaming<WatchResponse>;
+
+    async fn hold(
+        &self,
+        request: Request<HoldRequest>,
+    ) -> Result<Response<Self::HoldStream>, Status> {
+        self.honest().hold(request.into_inner()).await
+    }
+
+    async fn watch(
+        &self,
+        request: Request<WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        self.honest().watch(request.into_inner()).await
+    }
+
     async fn reserve(
         &self,
         request: Request<ReserveRequest>,

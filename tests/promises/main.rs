@@ -17,6 +17,8 @@ mod crash;
 mod doors;
 mod exclusive;
 mod fence;
+mod follows;
+mod holds;
 mod incidents;
 mod lanes;
 mod leases;

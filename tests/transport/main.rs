@@ -14,4 +14,5 @@ mod json;
 mod lifecycle;
 mod sidecar;
 mod strangers;
+mod streams;
 mod terminal;

@@ -131,7 +131,7 @@ pub(super) fn verdict(verdict: Verdict) -> pb::Verdict {
     }
 }
 
-fn grant(grant: Grant) -> pb::Reservation {
+pub(super) fn grant(grant: Grant) -> pb::Reservation {
     pb::Reservation {
         reservation_id: grant.id.to_string(),
         token: token(grant.token),

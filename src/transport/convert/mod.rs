@@ -12,6 +12,7 @@ mod page_token;
 mod result;
 mod span;
 pub(super) mod story;
+pub(super) mod stream;
 pub(super) mod wait;
 
 use crate::domain::invalid::Invalid;

@@ -19,6 +19,7 @@ use super::calls::Calls;
 use super::convert::refused;
 use super::door::Peer;
 use super::gate::{Admitted, Gate, Terms};
+use super::streams::Streaming;
 use super::{JSON_BODY_BYTES_MAX, status, timeouts};
 pub(super) use schema::{Rpc, operator_input};
 
@@ -49,6 +50,9 @@ impl Json {
         B: HttpBody<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        if let Some(streaming) = Streaming::named(method) {
+            return error::response(&Status::unimplemented(streaming.instead()));
+        }
         let Some(rpc) = Rpc::named(method) else {
             let status = Status::unimplemented("there is no such method");
             return error::response_as(StatusCode::NOT_FOUND, &status);

@@ -97,14 +97,22 @@ pub(super) fn to_json(descriptor: MessageDescriptor, encoded: &[u8]) -> Vec<u8> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::streams::Streaming;
 
     #[test]
-    fn every_method_of_the_service_is_served_as_json() {
-        let named: Vec<_> = SERVICE
+    fn every_unary_method_of_the_service_is_served_as_json_and_each_stream_says_what_to_use_instead()
+     {
+        let (streams, unary): (Vec<_>, Vec<_>) = SERVICE
             .methods()
-            .filter_map(|method| Rpc::named(method.name()))
-            .collect();
-        assert_eq!(named.len(), SERVICE.methods().count());
+            .partition(|method| method.is_server_streaming());
+        let named = unary.iter().filter_map(|method| Rpc::named(method.name()));
+        let named: Vec<_> = named.collect();
+        assert_eq!(named.len(), unary.len());
+        for method in streams {
+            let streaming = Streaming::named(method.name()).unwrap();
+            assert!(streaming.instead().starts_with(method.name()));
+            assert_eq!(Rpc::named(method.name()), None);
+        }
         for rpc in named {
             assert_eq!(rpc.input().name(), format!("{}Request", rpc.name()));
             assert_eq!(rpc.output().name(), format!("{}Response", rpc.name()));

@@ -1,0 +1,114 @@
+//! Many reservations, held for long. With a sidecar and an etcd of their own, so that all that is used is used for this.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fencepost::proto::v1 as pb;
+use fencepost::proto::v1::hold_response::News;
+use tokio::task::JoinSet;
+
+use crate::report::{Bar, Line};
+use crate::servers::{Etcd, Sidecar};
+use crate::{Bench, Outcome, ours, push};
+
+const ROW: &str = "holds";
+const MIB: f64 = 1024.0 * 1024.0;
+/// How long each reservation lasts, in seconds.
+const TTL_SECONDS: i64 = 30;
+/// Reservations of one stream.
+const PER_STREAM: usize = 1_000;
+/// Streams of one connection.
+const PER_CONNECTION: usize = 10;
+/// How much is held, and for how long.
+const FULL: (usize, Duration) = (50_000, Duration::from_secs(10 * 60));
+const QUICK: (usize, Duration) = (2_000, Duration::from_secs(20));
+/// What it has to do with.
+const MEMORY: Bar = Bar::AtMost {
+    bar: 256.0,
+    aim: 128.0,
+};
+
+/// What holders were told.
+#[derive(Debug, Default)]
+struct Told {
+    renewed: AtomicU64,
+    expiring: AtomicU64,
+    lost: AtomicU64,
+}
+
+pub(super) async fn run(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<()> {
+    let (held, span) = if bench.quick { QUICK } else { FULL };
+    let etcd = Etcd::start(&bench.data, "etcd-holds").await?;
+    let sidecar = Sidecar::start(&bench.data, &etcd, "/fencepost/").await?;
+    let streams = held / PER_STREAM;
+    let told = Arc::<Told>::default();
+    let mut holders = JoinSet::new();
+    let mut connections = None;
+    for at in 0..streams {
+        if at % PER_CONNECTION == 0 {
+            connections = Some(ours::Connections::open(&sidecar.address, 1).await?);
+        }
+        let connections = connections.as_ref().ok_or("no connection")?;
+        let mut client = connections.client(0);
+        let mut ids = Vec::new();
+        for _ in 0..PER_STREAM {
+            let reservation = ours::reserve(&mut client, &bench.fresh.next(), TTL_SECONDS);
+            ids.push(reservation.await?.reservation_id);
+        }
+        // Opened at once: what was reserved must not run out while others are reserved.
+        let request = pb::HoldRequest {
+            reservation_ids: ids,
+            release_on_close: false,
+        };
+        let stream = client.hold(request).await?.into_inner();
+        holders.spawn(listen(stream, Arc::clone(&told)));
+    }
+    let begun = Instant::now();
+    let before = told.renewed.load(Ordering::Relaxed);
+    let (cpu, etcd_cpu) = (sidecar.process.cpu()?, etcd.process.cpu()?);
+    tokio::time::sleep(span).await;
+    let seconds = begun.elapsed().as_secs_f64();
+    let cpu = sidecar.process.cpu()?.saturating_sub(cpu).as_secs_f64();
+    let etcd_cpu = etcd.process.cpu()?.saturating_sub(etcd_cpu).as_secs_f64();
+    let resident = sidecar.process.usage()?.resident_bytes as f64 / MIB;
+    // Whoever has left has lost all that it held, or its stream broke.
+    if let Some(ended) = holders.try_join_next() {
+        ended??;
+        return Err("a stream ended".into());
+    }
+    let count = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
+    let (renewed, expiring, lost) = (
+        count(&told.renewed) - before as f64,
+        count(&told.expiring),
+        count(&told.lost),
+    );
+    let what = |of: &str| format!("{held} reservations held for {seconds:.0} s: {of}");
+    let none = Bar::AtMost { bar: 0.0, aim: 0.0 };
+    let once = |of: &str, unit, figure, bar| Line::once(ROW, what(of), unit, figure, bar);
+    push(lines, once("lost", "", lost, Some(none)));
+    push(lines, once("failed tries told", "", expiring, None));
+    push(lines, once("renewals told", "1/s", renewed / seconds, None));
+    push(
+        lines,
+        once("resident memory", "MiB", resident, Some(MEMORY)),
+    );
+    let share = |used: f64| used / seconds * 100.0;
+    push(lines, once("CPU of the sidecar", "%", share(cpu), None));
+    push(lines, once("CPU of etcd", "%", share(etcd_cpu), None));
+    Ok(())
+}
+
+/// Listens for as long as the stream goes on.
+async fn listen(mut stream: tonic::Streaming<pb::HoldResponse>, told: Arc<Told>) -> Outcome<()> {
+    while let Some(news) = stream.message().await? {
+        let count = match news.news {
+            Some(News::Renewed(_)) => &told.renewed,
+            Some(News::Expiring(_)) => &told.expiring,
+            Some(News::Lost(_)) => &told.lost,
+            None => return Err("news without news".into()),
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! Whether reservations still stand, asked for many at once: of each only its key, and of that no value.
+
+use super::error::{NotApplied, StoreError};
+use super::failure::not_applied;
+use super::link::Store;
+use super::session::Repeat;
+use super::txn::{READ_OPERATIONS_MAX, are_there_under, one_value};
+use crate::domain::ids::ResourceId;
+use crate::domain::record::LeaseId;
+use crate::domain::token::Revision;
+
+/// Most reservations that are asked about in one request.
+pub const STANDING_ASKED_MAX: usize = READ_OPERATIONS_MAX;
+
+/// A reservation as it was when it was last seen.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    /// Of which resource.
+    pub resource: ResourceId,
+    /// When its key was created.
+    pub at: Revision,
+    /// What the key hangs on.
+    pub lease: LeaseId,
+}
+
+impl Store {
+    /// Which of these reservations stand, at some moment after this call began: in one linearizable request, without reading
+    /// a record. At most `STANDING_ASKED_MAX`.
+    pub async fn still_standing(&self, asked: &[Granted]) -> Result<Vec<bool>, StoreError> {
+        if asked.len() > STANDING_ASKED_MAX {
+            let detail = format!("{} keys; the limit is {STANDING_ASKED_MAX}", asked.len());
+            return Err(not_applied(NotApplied::TooLarge, detail));
+        }
+        let known = self.known();
+        let of = |granted: &Granted| self.keys().reservation(&granted.resource);
+        let keys: Vec<_> = asked.iter().map(of).collect();
+        let build = || are_there_under(self.timeline_key(), &keys);
+        let reply = self.session().txn(Repeat::Safe, build).await?;
+        let mut responses = reply.responses.into_iter();
+        self.same_timeline(known, one_value(&mut responses)?)?;
+        asked
+            .iter()
+            .map(|granted| {
+                let found = one_value(&mut responses)?;
+                Ok(found.is_some_and(|kv| {
+                    let created = Revision::from_etcd(kv.create_revision);
+                    created == Some(granted.at) && kv.lease == granted.lease.0
+                }))
+            })
+            .collect()
+    }
+}
