@@ -8,6 +8,7 @@ use super::setting::VARIABLES;
 /// What the client commands read.
 const CLIENT_VARIABLES: &[&str] = &[
     "FENCEPOST_ADDR",
+    "FENCEPOST_ALSO",
     "FENCEPOST_ATTEMPT",
     "FENCEPOST_BY",
     "FENCEPOST_DEMO_ADDR",

@@ -42,7 +42,7 @@ use crate::store::{
 };
 
 /// How often a lane folds anew because others were first, before it gives up for now.
-const OVERTAKEN_MAX: u32 = 64;
+pub(super) const OVERTAKEN_MAX: u32 = 64;
 /// When to ask again after a fault of the store or too much contention.
 pub(super) const FAULT_RETRY: Duration = Duration::from_millis(500);
 
@@ -345,7 +345,7 @@ impl<'a> Round<'a> {
                 self.answer(drafts, Some(revision), raised);
                 Next::Done
             }
-            Ok((MemberOutcome::Overtaken(seen), _)) => {
+            Ok((MemberOutcome::Overtaken(seen, _), _)) => {
                 // An earlier try under the same guards either shows in what was just read, or can never be applied.
                 let was_unsettled = std::mem::take(&mut self.unsettled);
                 self.overtaken += 1;

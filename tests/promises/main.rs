@@ -34,4 +34,6 @@ mod spill;
 mod state;
 mod stories;
 mod timelines;
+mod together;
+mod together_lost;
 mod waiting;

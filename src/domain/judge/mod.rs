@@ -19,6 +19,7 @@ mod look;
 mod repeat;
 mod reserve;
 mod resolve;
+mod several;
 mod standing;
 mod states;
 mod sweep;
@@ -33,6 +34,7 @@ pub use commit::{
 pub use interrupted::Condition;
 pub use law::{Law, Unlawful};
 pub use look::{Look, LookedInto};
+pub use several::{Concerted, Several};
 pub use standing::{Inconsistent, Standing, UNSAVED_COUNTS_MAX};
 pub use sweep::SWEPT_OPERATIONS_MAX;
 
@@ -188,6 +190,8 @@ pub struct Fold<'a> {
     again: BTreeMap<OperationId, u32>,
     /// Whether the caller of the request that is judged goes on waiting while its operation is in progress.
     caller_waits: bool,
+    /// Whether what is written shares its commit with other resources.
+    joint: bool,
     requests: usize,
     bytes: usize,
 }
@@ -220,6 +224,7 @@ impl<'a> Fold<'a> {
             absent: BTreeSet::new(),
             again: BTreeMap::new(),
             caller_waits: false,
+            joint: false,
             requests: 0,
             bytes: 0,
         }
@@ -291,7 +296,7 @@ impl<'a> Fold<'a> {
     /// Whether this very round holds the resource.
     fn holds(&self, reservation: &ReservationId) -> bool {
         self.live_round()
-            .is_some_and(|(round, _)| round.nonce == reservation.round())
+            .is_some_and(|(round, _)| round.is_called(self.resource, reservation))
     }
 
     /// What is known of an operation. An open one is in the record, and so nowhere else.
