@@ -11,7 +11,9 @@ use fencepost::domain::request::{Afterwards, EndedRounds, Ride, Ttl};
 use fencepost::domain::together::{ReserveTogether, TOGETHER_MAX};
 use fencepost::domain::token::FencingToken;
 use fencepost::engine::Fault;
+use fencepost::proto::v1;
 use futures_util::future::join_all;
+use uuid::Uuid;
 
 use super::fence::{SHORTEST_SECONDS, over};
 use crate::support::ask::{
@@ -20,9 +22,10 @@ use crate::support::ask::{
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, judged};
 use crate::support::fault::{Action, Rpc};
+use crate::support::process::Process;
 use crate::support::rounds::whole_at_every_revision;
 use crate::support::sidecar::{Sidecar, caller, caller_for};
-use crate::support::{engines, until};
+use crate::support::{bounded, engines, until};
 
 /// A sidecar that waits for a held request must not give up meanwhile.
 const PATIENT_CALL: Duration = Duration::from_secs(15);
@@ -410,6 +413,57 @@ async fn a_lane_under_load_is_lent_and_goes_on(backend: Backend) {
     assert_eq!(two.live(&b).await, Some(grant.token));
     two.release(&grant.id).await;
     applied(&one.transition(&ask(&b, "after").to("shut")).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reservation_of_several_outlives_the_process_that_granted_it() {
+    bounded(Box::pin(async {
+        let backend = Backend::real().await;
+        let url = backend.url().await;
+        let seat = |id: &str| v1::Resource {
+            kind: "seat".to_owned(),
+            id: id.to_owned(),
+        };
+        let process = Process::serve(&url, backend.prefix(), &[]).await;
+        let mine = v1::ReserveRequest {
+            resource: Some(seat("2")),
+            also: vec![seat("1"), seat("3")],
+            request_id: Uuid::new_v4().to_string(),
+            ..v1::ReserveRequest::default()
+        };
+        let held = process.client().reserve(mine.clone()).await.unwrap();
+        let held = held.into_inner().reservation.unwrap();
+        process.kill().await;
+        let process = Process::serve(&url, backend.prefix(), &[]).await;
+        let mut client = process.client();
+        let again = client.reserve(mine).await.unwrap().into_inner();
+        let again = again.reservation.unwrap();
+        assert_eq!(
+            (&again.reservation_id, again.token),
+            (&held.reservation_id, held.token)
+        );
+        let renew = v1::RenewRequest {
+            reservation_id: held.reservation_id.clone(),
+        };
+        let renewed = client.renew(renew).await.unwrap().into_inner();
+        assert_eq!(renewed.reservation.unwrap().token, held.token);
+        let release = v1::ReleaseRequest {
+            reservation_id: held.reservation_id,
+            ..v1::ReleaseRequest::default()
+        };
+        let ended = client.release(release).await.unwrap().into_inner();
+        assert_eq!(ended.decision.unwrap().verdict(), v1::Verdict::Applied);
+        for id in ["1", "2", "3"] {
+            let fence = v1::FenceRequest {
+                resource: Some(seat(id)),
+                token: held.token,
+                even_if_ended: false,
+            };
+            let fenced = client.fence(fence).await.unwrap().into_inner();
+            assert_eq!(fenced.decision.unwrap().rule, "ENDED");
+        }
+    }))
+    .await;
 }
 
 engines! {

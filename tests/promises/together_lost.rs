@@ -1,6 +1,7 @@
 //! Replies about several resources that are lost, and requests that arrive late: nothing is ever held in part.
 
 use fencepost::domain::decision::{Layer, Rule, Verdict};
+use fencepost::domain::record::PAST_ROUNDS_MAX;
 
 use crate::support::ask::{create, fresh_resources, reserve, together};
 use crate::support::backend::Backend;
@@ -167,6 +168,40 @@ async fn a_release_of_several_that_arrives_late_ends_no_later_round(backend: Bac
     }
 }
 
+// The same sidecar must not begin a second round by a name that others have learned.
+async fn a_grant_of_several_that_was_done_and_is_forgotten_is_not_made_again_under_its_name(
+    backend: Backend,
+) {
+    let (one, plan) = backend.faulty().await;
+    let two = backend.sidecar().await;
+    let all: [_; 2] = fresh_resources();
+    let mine = together(&all);
+    let txn = || plan.when(Rpc::Txn).containing(all[0].id());
+    let lost = txn().then(Action::LoseReply(Ending::Reset));
+    let away = txn().always().then(Action::Cut);
+    let (sidecar, asked) = (one.clone(), mine.clone());
+    let call = tokio::spawn(async move { sidecar.try_reserve_together(&asked).await });
+    lost.met().await;
+    let old = two.hold_together(&mine).await;
+    two.release(&old.id).await;
+    for _ in 0..=PAST_ROUNDS_MAX {
+        let grant = two.hold_together(&together(&all)).await;
+        two.release(&grant.id).await;
+    }
+    away.lift();
+    let granted = call.await.unwrap();
+    not_failed(&granted);
+    if let Ok(granted) = granted {
+        let new = granted
+            .grant
+            .expect("nothing is known of the first any more");
+        assert_ne!(new.id, old.id);
+        assert!(new.token > old.token);
+    }
+    let late = two.release(&old.id).await;
+    judged(&late, Verdict::Replayed, Layer::Replay, Rule::Over);
+}
+
 async fn while_the_outcome_is_unknown_all_lanes_stand_still_and_then_go_on(backend: Backend) {
     let (one, plan) = backend.faulty().await;
     let all: [_; 2] = fresh_resources();
@@ -193,5 +228,6 @@ engines! {
     a_grant_of_several_that_arrives_after_its_round_is_over_takes_nothing,
     a_release_of_several_whose_reply_was_lost_has_ended_all,
     a_release_of_several_that_arrives_late_ends_no_later_round,
+    a_grant_of_several_that_was_done_and_is_forgotten_is_not_made_again_under_its_name,
     while_the_outcome_is_unknown_all_lanes_stand_still_and_then_go_on,
 }

@@ -153,16 +153,16 @@ fn all_that_are_free_begin_one_round_that_the_first_in_order_names() {
 
 #[test]
 fn one_that_is_held_stands_against_all_and_is_named() {
-    for held in 0..ALL.len() {
+    for (held, name) in ALL.into_iter().enumerate() {
         let mut world = World::new(&ALL);
-        let other = reserve_as(&resource(ALL[held]), 9, nonce(9));
+        let other = reserve_as(&resource(name), 9, nonce(9));
         finished(world.alone(held, &other));
         let busy = world.reserve(&ask(1, &ALL), 1);
         assert_eq!(verdict(&busy), (Verdict::Busy, Rule::Held));
         let told = &busy.decision().explanation;
-        assert!(told.contains(&format!("order/{}", ALL[held])), "{told}");
+        assert!(told.contains(&format!("order/{}", name)), "{told}");
         let shown = busy.decision().now.clone().unwrap();
-        assert_eq!(shown.resource, resource(ALL[held]));
+        assert_eq!(shown.resource, resource(name));
         assert!(shown.live.is_some() && busy.decision().retry_after.is_some());
     }
 }
@@ -193,8 +193,8 @@ fn the_same_request_for_the_same_resources_gets_its_round_back_and_for_others_is
             other => panic!("{others:?}: {other:?}"),
         }
     }
-    for at in 0..ALL.len() {
-        let alone = reserve_as(&resource(ALL[at]), 1, nonce(4));
+    for (at, name) in ALL.into_iter().enumerate() {
+        let alone = reserve_as(&resource(name), 1, nonce(4));
         match world.alone(at, &alone) {
             Judged::Unfit { field, .. } => assert_eq!(field, "request_id"),
             other => panic!("{other:?}"),
@@ -252,9 +252,9 @@ fn a_release_ends_all_of_them_once_and_later_ones_change_nothing() {
 fn no_request_of_one_resource_ends_its_part_of_the_round() {
     let mut world = World::new(&ALL);
     let id = world.reserve(&ask(1, &ALL), 1).held().id(resource("a"));
-    for at in 0..ALL.len() {
+    for (at, name) in ALL.into_iter().enumerate() {
         // An id that was never given out names nothing.
-        let forged = ReservationId::new(resource(ALL[at]), nonce(1));
+        let forged = ReservationId::new(resource(name), nonce(1));
         let forged = finished(world.alone(at, &Ask::Release(forged, Left::Unsaid, nonce(7))));
         assert_eq!(forged.decision().verdict, Verdict::Replayed);
         let part = world.alone(at, &Ask::Release(id.clone(), Left::Unsaid, nonce(7)));
@@ -270,7 +270,7 @@ fn no_request_of_one_resource_ends_its_part_of_the_round() {
         );
         let mut ends = moves("op", "", "x").initially("new").under(&id);
         ends.afterwards = Some(Afterwards::Ends);
-        let ends = world.alone(at, &ends.ask(&resource(ALL[at]), nonce(8)));
+        let ends = world.alone(at, &ends.ask(&resource(name), nonce(8)));
         assert!(
             matches!(
                 ends,
@@ -282,7 +282,7 @@ fn no_request_of_one_resource_ends_its_part_of_the_round() {
             "{ends:?}"
         );
         let moved = moves("op", "", "x").initially("new").under(&id);
-        let moved = finished(world.alone(at, &moved.ask(&resource(ALL[at]), nonce(8))));
+        let moved = finished(world.alone(at, &moved.ask(&resource(name), nonce(8))));
         assert_eq!(moved.decision().verdict, Verdict::Applied);
         assert!(world.kept[at].1.reservation().is_some());
         let live = finished(world.alone(at, &Ask::Check(id.clone())));
