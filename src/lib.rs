@@ -30,6 +30,7 @@
 //! | identity | the smallest named values that prove which round a message belongs to |
 //! | reservation | one round of holding a resource: an id, a token, a TTL, a lease |
 //! | round | a reservation, seen from its resource: at most one is live |
+//! | lead | of several resources in one round the first in order; it names the round, and its record lists the others |
 //! | token | the fencing token: the timeline's base plus the etcd revision of the grant; it only rises |
 //! | decision | advice, verdict, layer, rule, explanation, and the resource as it stood |
 //! | record | everything known of one resource, committed as a whole |

@@ -140,6 +140,32 @@ async fn a_round_can_be_reserved_renewed_fenced_and_released() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn several_resources_are_reserved_and_released_as_one() {
+    let sidecar = Sidecar::start().await;
+    // An id may have slashes of its own.
+    let all = ["room", "9", "--also", "seat/row/7", "--also", "seat/8"];
+    let (round, token) = sidecar.reserve(&all).await;
+    for (kind, id) in [("room", "9"), ("seat", "row/7"), ("seat", "8")] {
+        let good = sidecar.run(&["fence", kind, id, &token]).await;
+        assert_eq!(good.exit, 0, "{}", good.out);
+    }
+    let busy = sidecar
+        .run(&["reserve", "seat", "1", "--also", "seat/row/7"])
+        .await;
+    assert_eq!(busy.exit, 10, "{}", busy.out);
+    assert!(busy.out.contains("seat/row/7"), "{}", busy.out);
+    assert_eq!(sidecar.run(&["renew", &round]).await.exit, 0);
+    assert_eq!(sidecar.run(&["release", &round]).await.exit, 0);
+    let (_, next) = sidecar.reserve(&["seat", "8"]).await;
+    assert!(next.parse::<u64>().unwrap() > token.parse().unwrap());
+    for odd in ["seat", "/8", "seat/"] {
+        let refused = sidecar.run(&["reserve", "room", "9", "--also", odd]).await;
+        assert_eq!(refused.exit, 2, "{}", refused.err);
+        assert!(refused.err.contains("is not kind/id"), "{}", refused.err);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_same_request_id_gets_the_same_reservation() {
     let sidecar = Sidecar::start().await;
     let same = [

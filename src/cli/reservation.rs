@@ -11,13 +11,18 @@ use super::session::{Session, SessionArgs, span};
 use super::trouble::Trouble;
 use super::wait::WaitArgs;
 use super::{ResourceArgs, output, values};
-use crate::proto::v1::{Decision, ReleaseRequest, RenewRequest, Reservation, ReserveRequest};
+use crate::proto::v1::{
+    Decision, ReleaseRequest, RenewRequest, Reservation, ReserveRequest, Resource,
+};
 
 /// Takes a resource.
 #[derive(Debug, Args)]
 pub(super) struct ReserveArgs {
     #[command(flatten)]
     resource: ResourceArgs,
+    /// A further resource of the same reservation, of which all are taken or none; may be repeated, up to 15 times
+    #[arg(long, env = "FENCEPOST_ALSO", value_name = "KIND/ID", value_parser = values::resource)]
+    also: Vec<Resource>,
     /// Names this attempt; give the same one to repeat a call whose answer was lost [default: a fresh one]
     #[arg(long, env = "FENCEPOST_REQUEST_ID", value_name = "UUID", value_parser = values::request_id)]
     request_id: Option<Uuid>,
@@ -58,6 +63,7 @@ impl ReserveArgs {
             .map_err(|_| Trouble::usage("--ttl is too long; the most is 24h"))?;
         let request = ReserveRequest {
             resource: Some(self.resource.into()),
+            also: self.also,
             request_id: request_id.clone(),
             ttl,
             holder: self.holder.unwrap_or_default(),

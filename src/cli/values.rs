@@ -8,7 +8,7 @@ use prost_types::Timestamp;
 use uuid::Uuid;
 
 use super::trouble::Trouble;
-use crate::proto::v1::Header;
+use crate::proto::v1::{Header, Resource};
 
 /// The most that is read from a file or from standard input, in bytes: the largest content that a sidecar takes.
 const READ_BYTES_MAX: u64 = 1024 * 1024;
@@ -62,6 +62,17 @@ fn bounded(input: impl Read, place: &str) -> Result<Bytes, Trouble> {
         )));
     }
     Ok(read.into())
+}
+
+/// `kind/id`. A kind has no slash, so an id may have as many as it likes.
+pub(super) fn resource(text: &str) -> Result<Resource, String> {
+    match text.split_once('/') {
+        Some((kind, id)) if !kind.is_empty() && !id.is_empty() => Ok(Resource {
+            kind: kind.to_owned(),
+            id: id.to_owned(),
+        }),
+        Some(_) | None => Err(format!("`{text}` is not kind/id, such as order/1001")),
+    }
 }
 
 /// The token of a reservation.

@@ -6,11 +6,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
 use super::invalid::Invalid;
+
+mod reservation;
+
+pub use reservation::ReservationId;
 
 /// Longest kind, state name and identity name, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -24,12 +26,6 @@ pub const IDENTITY_VALUE_BYTES_MAX: usize = 256;
 pub const HOLDER_BYTES_MAX: usize = 256;
 /// Longest reason that a person gives, in bytes.
 pub const REASON_BYTES_MAX: usize = 1024;
-/// Longest reservation id as text, in bytes: base64 of the longest resource and a nonce, and a little.
-const RESERVATION_ID_BYTES_MAX: usize = 1024;
-/// Separates the parts inside a reservation id. Neither a kind nor an id may contain it.
-const PART_END: u8 = 0;
-/// How every reservation id begins, so that another text is told apart before it is decoded.
-const RESERVATION_ID_PREFIX: &str = "r1.";
 
 /// A short plain name: a kind, a state or the name of an identity value.
 fn plain_name(text: &str) -> Result<Arc<str>, Invalid> {
@@ -289,108 +285,9 @@ impl Mark {
     }
 }
 
-/// Names one round of holding a resource. The resource is part of it, so that the id alone is enough to find the record.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct ReservationId {
-    resource: ResourceId,
-    round: Nonce,
-}
-
-impl ReservationId {
-    /// Names a round of a resource.
-    pub fn new(resource: ResourceId, round: Nonce) -> Self {
-        Self { resource, round }
-    }
-
-    /// Reads the text that `Display` wrote.
-    pub fn parse(text: &str) -> Result<Self, Invalid> {
-        if text.is_empty() {
-            return Err(Invalid::new("is required"));
-        }
-        let not_ours = || Invalid::new("is not a reservation id that Fencepost gave out");
-        if text.len() > RESERVATION_ID_BYTES_MAX {
-            return Err(not_ours());
-        }
-        let encoded = text
-            .strip_prefix(RESERVATION_ID_PREFIX)
-            .ok_or_else(not_ours)?;
-        let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| not_ours())?;
-        let (nonce, names) = bytes.split_first_chunk::<16>().ok_or_else(not_ours)?;
-        let mut parts = names.splitn(2, |byte| *byte == PART_END);
-        let mut part = || {
-            parts
-                .next()
-                .and_then(|bytes| std::str::from_utf8(bytes).ok())
-        };
-        let (Some(kind), Some(id)) = (part(), part()) else {
-            return Err(not_ours());
-        };
-        let kind = Kind::parse(kind).map_err(|_| not_ours())?;
-        let resource = ResourceId::new(kind, id).map_err(|_| not_ours())?;
-        Ok(Self {
-            resource,
-            round: Nonce(*nonce),
-        })
-    }
-
-    /// The resource that is held.
-    pub fn resource(&self) -> &ResourceId {
-        &self.resource
-    }
-
-    /// Which round it is.
-    pub fn round(&self) -> Nonce {
-        self.round
-    }
-}
-
-impl fmt::Display for ReservationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = self.resource.kind.as_str();
-        let id = self.resource.id();
-        let mut bytes = Vec::with_capacity(16 + kind.len() + 1 + id.len());
-        bytes.extend_from_slice(&self.round.0);
-        bytes.extend_from_slice(kind.as_bytes());
-        bytes.push(PART_END);
-        bytes.extend_from_slice(id.as_bytes());
-        write!(
-            f,
-            "{RESERVATION_ID_PREFIX}{}",
-            URL_SAFE_NO_PAD.encode(bytes)
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn resource(id: &str) -> ResourceId {
-        ResourceId::new(Kind::parse("order").unwrap(), id).unwrap()
-    }
-
-    #[test]
-    fn every_id_up_to_the_limit_survives_a_reservation_id() {
-        let longest = "x".repeat(RESOURCE_ID_BYTES_MAX);
-        for id in [
-            "1",
-            "a/b",
-            "..",
-            "/lead",
-            " ",
-            "a\nb",
-            "🦀",
-            "order%2F1",
-            longest.as_str(),
-        ] {
-            let reservation = ReservationId::new(resource(id), Nonce([7; 16]));
-            assert_eq!(
-                ReservationId::parse(&reservation.to_string()).as_ref(),
-                Ok(&reservation),
-                "{id:?}"
-            );
-        }
-    }
 
     #[test]
     fn a_name_over_its_limit_is_refused_with_length_and_limit() {
@@ -423,12 +320,5 @@ mod tests {
         assert!(RequestId::parse("886313e1-3b8a-5372-9b90-0c9aee199e5d").is_err());
         assert!(RequestId::parse("00000000-0000-0000-0000-000000000000").is_err());
         assert!(RequestId::parse("f47ac10b-58cc-4372-a567-0e02b2c3d479").is_ok());
-    }
-
-    #[test]
-    fn texts_that_are_no_reservation_ids_are_refused() {
-        for text in ["", "r1.", "r1.!!!", "x", "r2.AAAA", &"r1.A".repeat(999)] {
-            assert!(ReservationId::parse(text).is_err(), "{text:?}");
-        }
     }
 }

@@ -14,5 +14,6 @@ pub mod record;
 pub mod renewal;
 pub mod request;
 pub mod retention;
+pub mod together;
 pub mod token;
 pub mod waiter;

@@ -8,12 +8,14 @@ use super::claim::{OpenOperation, PastClaim, Resolution};
 use super::decision::{Rule, Verdict};
 use super::digest::{ContentDigest, FieldHashes};
 use super::ids::{
-    EventName, Holder, IdentityName, IdentityValue, Mark, Nonce, OperationId, RequestId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, Mark, Nonce, OperationId, RequestId,
+    ReservationId, ResourceId, StateName,
 };
 use super::machine::MachineVersion;
 use super::outcome::StoredResult;
 use super::request::Ttl;
 use super::retention::StoreTime;
+use super::together::Company;
 use super::token::{FencingToken, Revision};
 
 /// Most different states that one resource may have been in.
@@ -124,9 +126,21 @@ pub struct Round {
     pub claimed: Option<OperationId>,
     /// How many operations it has claimed. With more than one, only the operation's name tells which is meant.
     pub claims: u32,
+    /// Which other resources it holds. It cannot change while the round lasts.
+    pub company: Company,
 }
 
 impl Round {
+    /// Whether this is its name, as the record of this resource says it.
+    pub fn is_called(&self, resource: &ResourceId, id: &ReservationId) -> bool {
+        let lead = match &self.company {
+            Company::Alone | Company::Leads(_) => resource,
+            Company::Follows(lead) => lead,
+        };
+        let several = self.company != Company::Alone;
+        self.nonce == id.round() && several == id.is_of_several() && lead == id.resource()
+    }
+
     /// The revision of its grant, given the record's own.
     pub fn granted_at(&self, record_revision: Option<Revision>) -> Option<Revision> {
         self.granted.or(record_revision)

@@ -38,7 +38,7 @@ use crate::domain::retention::Keeping;
 use crate::store::{Store, StoreError};
 
 /// When to ask again while the sidecar is going down: another one, or the next, will be there.
-const STOPPING_RETRY: Duration = Duration::from_secs(1);
+pub(super) const STOPPING_RETRY: Duration = Duration::from_secs(1);
 /// When to ask again when etcd did not answer a question.
 const STORE_RETRY: Duration = Duration::from_millis(500);
 /// How long the end of the engine waits for the last counts to be written.
@@ -102,7 +102,7 @@ pub struct Known {
 /// not is dropped whole.
 #[derive(Clone, Debug)]
 pub struct Engine {
-    lanes: Arc<Lanes>,
+    pub(super) lanes: Arc<Lanes>,
     pub(super) shared: Arc<Shared>,
     works: Arc<Semaphore>,
     sweeper: Sweeper,

@@ -119,6 +119,7 @@ impl Fault {
         match self {
             Self::MachineChanged { .. }
             | Self::Overloaded { .. }
+            | Self::RenewalsLate { .. }
             | Self::StoreUnavailable { .. } => true,
             Self::InvalidField { .. }
             | Self::UnknownKind { .. }

@@ -5,7 +5,7 @@ use super::facade::{Caller, Engine, Reserved, judged, question_failed, random_no
 use super::fault::Fault;
 use super::ticket::{Patience, Progress, UNKNOWN_RETRY};
 use crate::domain::decision::{Decision, Grant, Layer, Rule, Verdict};
-use crate::domain::ids::{Nonce, ReservationId, ResourceId};
+use crate::domain::ids::ReservationId;
 use crate::domain::judge::{Answer, Ask, HeldRound};
 use crate::domain::record::LeaseId;
 use crate::domain::request::{Left, Reserve, Ride};
@@ -46,7 +46,7 @@ impl Engine {
                     // Absent: the lease was given up meanwhile, so nothing is known of its end.
                     let bound = engine.shared.leases.granted(held.nonce, held.lease);
                     Ok(granted(
-                        resource,
+                        held.id(resource),
                         decision,
                         held,
                         bound.unwrap_or(caller.arrived),
@@ -55,14 +55,7 @@ impl Engine {
                 }
                 Answer::Held(decision, held) => {
                     engine
-                        .prolong(
-                            resource,
-                            held.nonce,
-                            held.lease,
-                            Some(decision),
-                            caller,
-                            &sent,
-                        )
+                        .prolong(held.id(resource), held.lease, Some(decision), caller, &sent)
                         .await
                 }
                 other @ (Answer::Judged(_)
@@ -102,7 +95,7 @@ impl Engine {
                 Answer::Held(decision, held) => {
                     let first = Some(decision);
                     engine
-                        .prolong(resource, held.nonce, held.lease, first, caller, &sent)
+                        .prolong(held.id(resource), held.lease, first, caller, &sent)
                         .await
                 }
                 other @ (Answer::Judged(_)
@@ -135,13 +128,13 @@ impl Engine {
             // granted the round and has not seen its end knows the lease without looking.
             if let Some(lease) = engine.shared.leases.held_here(round) {
                 return engine
-                    .prolong(resource, round, lease, None, caller, &sent)
+                    .prolong(reservation, lease, None, caller, &sent)
                     .await;
             }
             match engine
                 .ask(
                     &resource,
-                    Ask::Check(reservation),
+                    Ask::Check(reservation.clone()),
                     Progress::default(),
                     Patience::None,
                 )
@@ -149,7 +142,7 @@ impl Engine {
             {
                 Answer::Held(_, held) => {
                     engine
-                        .prolong(resource, round, held.lease, None, caller, &sent)
+                        .prolong(reservation, held.lease, None, caller, &sent)
                         .await
                 }
                 other @ (Answer::Judged(_)
@@ -172,6 +165,10 @@ impl Engine {
         left: Left,
         caller: Caller,
     ) -> Result<Decision, Fault> {
+        if reservation.is_of_several() {
+            // No claim is held under it, so nothing is left behind.
+            return self.release_together(reservation, caller).await;
+        }
         self.admit(caller)?;
         let progress = Progress::default();
         let engine = self.clone();
@@ -187,10 +184,9 @@ impl Engine {
 
     /// Renews the lease of a round that was seen alive, and looks again whether it still is. `first`: the judgement to give if
     /// it is; absent: that of the second look.
-    async fn prolong(
+    pub(super) async fn prolong(
         &self,
-        resource: ResourceId,
-        round: Nonce,
+        reservation: ReservationId,
         lease: LeaseId,
         first: Option<Decision>,
         caller: Caller,
@@ -204,11 +200,10 @@ impl Engine {
             StoreError::Indeterminate { .. } => unknown(),
             StoreError::NotApplied { .. } | StoreError::Corrupt { .. } => question_failed(&error),
         })?;
-        let reservation = ReservationId::new(resource.clone(), round);
         let second = self
             .ask(
-                &resource,
-                Ask::Check(reservation),
+                reservation.resource(),
+                Ask::Check(reservation.clone()),
                 Progress::default(),
                 Patience::None,
             )
@@ -224,14 +219,14 @@ impl Engine {
                     },
                     None => seen,
                 };
-                Ok(granted(resource, decision, held, bound, caller))
+                Ok(granted(reservation, decision, held, bound, caller))
             }
             other @ (Answer::Judged(_)
             | Answer::Ended(..)
             | Answer::Known(..)
             | Answer::Snapshot(_)
             | Answer::Swept) => {
-                self.shared.leases.lost(round);
+                self.shared.leases.lost(reservation.round());
                 Ok(Reserved {
                     decision: judged(other),
                     grant: None,
@@ -242,7 +237,7 @@ impl Engine {
 }
 
 /// Whether the answer's round began with the commit that it belongs to.
-fn began_now(decision: &Decision) -> bool {
+pub(super) fn began_now(decision: &Decision) -> bool {
     matches!(decision.rule, Rule::WasFree | Rule::Claimed)
 }
 
@@ -275,8 +270,8 @@ fn after_keepalive(fault: Fault) -> Fault {
 }
 
 /// The answer to a holder, if what it holds still has time left.
-fn granted(
-    resource: ResourceId,
+pub(super) fn granted(
+    id: ReservationId,
     decision: Decision,
     held: HeldRound,
     bound: Boottime,
@@ -299,7 +294,7 @@ fn granted(
     }
     let safe_for = bound.since(caller.arrived).min(held.ttl.as_duration());
     let grant = Grant {
-        id: ReservationId::new(resource, held.nonce),
+        id,
         token: held.token,
         ttl: held.ttl,
         safe_for,

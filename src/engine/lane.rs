@@ -12,6 +12,7 @@ use super::fault::Fault;
 use super::kept::{Kept, KeptHere};
 use super::laws::Laws;
 use super::leases::Leases;
+use super::loan::Loan;
 use super::narrow_keys::NarrowKeys;
 use super::reader::Reader;
 use super::round::{FAULT_RETRY, Round};
@@ -26,7 +27,7 @@ use crate::domain::judge::{Answer, Ask, FOLD_REQUESTS_MAX, Standing};
 use crate::domain::token::Timeline;
 use crate::store::Store;
 
-/// Requests that may wait in one lane.
+/// Requests that may wait in one lane, and borrowers.
 const LANE_QUEUE_MAX: usize = 4 * 1024;
 /// Operations from keys of their own that a lane remembers between rounds, in bytes. A larger result is read again.
 const KEPT_APART_BYTES_MAX: usize = 16 * 1024;
@@ -67,6 +68,17 @@ pub(super) enum Enqueued {
     Waits,
     /// Too many wait.
     Full(Box<Ticket>),
+}
+
+/// What became of a borrower that was added to a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lending {
+    /// Nobody drives the lane; the caller has to.
+    Drive,
+    /// The lane is at work and will come to it.
+    Waits,
+    /// Too many wait.
+    Full,
 }
 
 impl Shared {
@@ -168,7 +180,17 @@ pub(super) struct Lane {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Ticket>,
+    /// Those who want the lane to stop for them.
+    borrowers: VecDeque<Loan>,
+    /// Whether one of them had the last turn.
+    lent_last: bool,
     at_work: bool,
+}
+
+/// What a lane does next.
+enum Work {
+    Requests(VecDeque<Ticket>),
+    Lend(Loan),
 }
 
 impl Lane {
@@ -199,18 +221,41 @@ impl Lane {
         }
     }
 
+    /// Adds a borrower. It counts as a request that waits.
+    pub(super) fn lend(&self, loan: Loan) -> Lending {
+        let mut queue = self.lock_queue();
+        if queue.borrowers.len() >= LANE_QUEUE_MAX {
+            queue.borrowers.retain(|loan| !loan.given_up());
+        }
+        if queue.borrowers.len() >= LANE_QUEUE_MAX {
+            return Lending::Full;
+        }
+        queue.borrowers.push_back(loan);
+        if std::mem::replace(&mut queue.at_work, true) {
+            Lending::Waits
+        } else {
+            Lending::Drive
+        }
+    }
+
     pub(super) fn at_work(&self) -> bool {
         self.lock_queue().at_work
     }
 
     /// Works until nothing waits.
     pub(super) async fn drive(&self, shared: &Shared) {
-        while let Some(tickets) = self.take(shared) {
+        while let Some(work) = self.take(shared) {
             let belief = self.lock_belief().take();
             self.kept.is_now(0);
-            let round = Round::new(&self.resource, shared, tickets, belief);
-            let (tickets, belief) = round.settle().await;
-            self.give_back(tickets);
+            let belief = match work {
+                Work::Requests(tickets) => {
+                    let round = Round::new(&self.resource, shared, tickets, belief);
+                    let (tickets, belief) = round.settle().await;
+                    self.give_back(tickets);
+                    belief
+                }
+                Work::Lend(loan) => loan.lend(belief).await,
+            };
             if let Some(mut belief) = belief {
                 belief.standing.trim(KEPT_APART_BYTES_MAX);
                 self.kept.is_now(belief.standing.kept_apart_bytes());
@@ -221,15 +266,23 @@ impl Lane {
         }
     }
 
-    fn take(&self, shared: &Shared) -> Option<VecDeque<Ticket>> {
+    fn take(&self, shared: &Shared) -> Option<Work> {
         let mut queue = self.lock_queue();
         shared.drop_withdrawn(&mut queue.waiting);
+        // Borrowers and requests take turns, so that neither wait for all of the others.
+        let lent_last = std::mem::take(&mut queue.lent_last);
+        if (!lent_last || queue.waiting.is_empty())
+            && let Some(loan) = queue.borrowers.pop_front()
+        {
+            queue.lent_last = true;
+            return Some(Work::Lend(loan));
+        }
         if queue.waiting.is_empty() {
             queue.at_work = false;
             return None;
         }
         let many = queue.waiting.len().min(FOLD_REQUESTS_MAX);
-        Some(queue.waiting.drain(..many).collect())
+        Some(Work::Requests(queue.waiting.drain(..many).collect()))
     }
 
     /// Requests that have to wait for the next commit go back to the front, in their order.

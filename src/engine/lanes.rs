@@ -4,8 +4,10 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
+use tokio::sync::oneshot;
 
-use super::lane::{Enqueued, Lane, Shared};
+use super::lane::{Enqueued, Lane, Lending, Shared};
+use super::loan::{Lent, Loan};
 use super::ticket::Ticket;
 use crate::domain::ids::ResourceId;
 
@@ -31,28 +33,52 @@ impl Lanes {
     pub(super) fn submit(&self, resource: &ResourceId, ticket: Ticket) {
         // Held while the ticket is queued: a lane cannot be forgotten between being found and being at work.
         let mut known = self.lock();
-        let lane = match known.get(resource).map(Arc::clone) {
+        let lane = self.lane(&mut known, resource);
+        match lane.enqueue(ticket, &self.shared) {
+            Enqueued::Waits => {}
+            Enqueued::Drive => self.drive(lane),
+            Enqueued::Full(ticket) => self.shared.turn_away(*ticket),
+        }
+    }
+
+    /// Asks the lane of a resource to stop and lend what it knows. `None`: too many want that.
+    pub(super) fn borrow(&self, resource: &ResourceId) -> Option<oneshot::Receiver<Lent>> {
+        let (loan, lent) = Loan::ask();
+        let mut known = self.lock();
+        let lane = self.lane(&mut known, resource);
+        match lane.lend(loan) {
+            Lending::Waits => {}
+            Lending::Drive => self.drive(lane),
+            Lending::Full => return None,
+        }
+        Some(lent)
+    }
+
+    /// The lane of a resource, as it is or made anew.
+    fn lane(
+        &self,
+        known: &mut LruCache<ResourceId, Arc<Lane>>,
+        resource: &ResourceId,
+    ) -> Arc<Lane> {
+        match known.get(resource).map(Arc::clone) {
             Some(lane) => {
-                self.make_room(&mut known, 1);
+                self.make_room(known, 1);
                 lane
             }
             None => {
-                self.make_room(&mut known, 0);
+                self.make_room(known, 0);
                 let lane = Arc::new(Lane::new(resource.clone(), &self.shared.kept));
                 known.put(resource.clone(), Arc::clone(&lane));
                 lane
             }
-        };
-        match lane.enqueue(ticket, &self.shared) {
-            Enqueued::Waits => {}
-            Enqueued::Drive => {
-                let shared = Arc::clone(&self.shared);
-                self.shared
-                    .tasks
-                    .spawn(async move { lane.drive(&shared).await });
-            }
-            Enqueued::Full(ticket) => self.shared.turn_away(*ticket),
         }
+    }
+
+    fn drive(&self, lane: Arc<Lane>) {
+        let shared = Arc::clone(&self.shared);
+        self.shared
+            .tasks
+            .spawn(async move { lane.drive(&shared).await });
     }
 
     /// Forgets a lane that has nothing to do, so that what a sweep passes by does not displace what callers ask for.

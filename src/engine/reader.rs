@@ -13,11 +13,18 @@ const READS_IN_FLIGHT_MAX: usize = 4;
 /// Reads that wait for a place.
 const READS_WAITING_MAX: usize = 8 * 1024;
 
-type Outcome = Result<Seen, StoreError>;
+/// What was found, in the order in which it was asked for; inside, an error says that this resource cannot be trusted.
+type Outcome = Result<Vec<Result<Seen, StoreError>>, StoreError>;
 
 struct Job {
-    ask: ReadAsk,
+    asks: Vec<ReadAsk>,
     reply: oneshot::Sender<Outcome>,
+}
+
+impl Job {
+    fn operation_count(&self) -> usize {
+        self.asks.iter().map(ReadAsk::operation_count).sum()
+    }
 }
 
 /// The way to etcd for reads. Cheap to clone.
@@ -34,20 +41,26 @@ impl Reader {
     }
 
     /// Reads a resource as it stands at some moment after this call began.
-    pub(super) async fn read(&self, ask: ReadAsk) -> Outcome {
-        let gone = || {
-            let detail = "the reader has stopped".to_owned();
-            StoreError::NotApplied {
-                reason: NotApplied::Unreachable,
-                detail,
-            }
-        };
+    pub(super) async fn read(&self, ask: ReadAsk) -> Result<Seen, StoreError> {
+        let found = self.read_all(vec![ask]).await?;
+        found.into_iter().next().unwrap_or_else(|| Err(gone()))
+    }
+
+    /// Reads several as they stand at one moment after this call began. All of them fit into one read.
+    pub(super) async fn read_all(&self, asks: Vec<ReadAsk>) -> Outcome {
         let (reply, outcome) = oneshot::channel();
         self.jobs
-            .send(Job { ask, reply })
+            .send(Job { asks, reply })
             .await
             .map_err(|_| gone())?;
         outcome.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+fn gone() -> StoreError {
+    StoreError::NotApplied {
+        reason: NotApplied::Unreachable,
+        detail: "the reader has stopped".to_owned(),
     }
 }
 
@@ -69,26 +82,28 @@ async fn run(store: Store, tasks: Tasks, mut queue: mpsc::Receiver<Job>) {
         let mut replies = Vec::new();
         let mut operations = 0;
         let mut next = Some(first);
-        while let Some(Job { ask, reply }) = next {
-            if !asks.is_empty() && operations + ask.operation_count() > READ_OPERATIONS_MAX {
-                held_back = Some(Job { ask, reply });
+        while let Some(job) = next {
+            let more = job.operation_count();
+            if !asks.is_empty() && operations + more > READ_OPERATIONS_MAX {
+                held_back = Some(job);
                 break;
             }
-            operations += ask.operation_count();
-            asks.push(ask);
-            replies.push(reply);
+            operations += more;
+            replies.push((job.asks.len(), job.reply));
+            asks.extend(job.asks);
             next = queue.try_recv().ok();
         }
         let store = store.clone();
         tasks.spawn(async move {
             match store.read(&asks).await {
                 Ok(seen) => {
-                    for (reply, seen) in replies.into_iter().zip(seen) {
-                        drop(reply.send(seen));
+                    let mut seen = seen.into_iter();
+                    for (count, reply) in replies {
+                        drop(reply.send(Ok(seen.by_ref().take(count).collect())));
                     }
                 }
                 Err(error) => {
-                    for reply in replies {
+                    for (_, reply) in replies {
                         drop(reply.send(Err(error.clone())));
                     }
                 }

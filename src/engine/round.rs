@@ -16,7 +16,7 @@
 //! operations are finished and differ at most in which incidents were raised about them, which raising again finds there.
 
 mod failed;
-mod settling;
+pub(super) mod settling;
 mod unleased;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -45,7 +45,7 @@ use crate::store::{
 use settling::{leaves, may_hold_again, queue_guard};
 
 /// How often a lane folds anew because others were first, before it gives up for now.
-const OVERTAKEN_MAX: u32 = 64;
+pub(super) const OVERTAKEN_MAX: u32 = 64;
 /// When to ask again after a fault of the store or too much contention.
 pub(super) const FAULT_RETRY: Duration = Duration::from_millis(500);
 
@@ -357,7 +357,7 @@ impl<'a> Round<'a> {
                 self.answer(drafts, Some(revision), raised);
                 if shut_out { Next::Again } else { Next::Done }
             }
-            Ok((MemberOutcome::Overtaken(seen), _)) => {
+            Ok((MemberOutcome::Overtaken(seen, _), _)) => {
                 // An earlier try under the same guards either shows in what was just read, or can never be applied.
                 let was_unsettled = std::mem::take(&mut self.unsettled);
                 self.shut_out = was_unsettled && may_hold_again(&commit, &seen);
@@ -391,7 +391,7 @@ impl<'a> Round<'a> {
         match Standing::seen(seen.record, reservation) {
             Ok(known) => {
                 let known = known.with_operations(seen.operations).remembering(before);
-                let known = known.with_queue(seen.queue.map(|seen| self.trusted(seen)));
+                let known = known.with_queue(seen.queue.map(|seen| self.shared.trusted(seen)));
                 self.standing = Some(known.with_absent(looked_for));
                 self.fresh = true;
                 Next::Again

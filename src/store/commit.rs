@@ -141,8 +141,9 @@ pub enum MemberOutcome {
         /// Those of its incidents that were not there before.
         raised: Vec<IncidentId>,
     },
-    /// A guard failed; this is how the resource stands. Operations: those of `absent_operations` that do exist.
-    Overtaken(Box<Seen>),
+    /// A guard failed; this is how its resource stands, and if it has several, how the others do. Operations: those of
+    /// `absent_operations` that do exist.
+    Overtaken(Box<Seen>, Vec<Seen>),
 }
 
 /// What became of a batch.

@@ -31,10 +31,10 @@ impl Store {
             let detail = format!("{} keys; the limit is {STANDING_ASKED_MAX}", asked.len());
             return Err(not_applied(NotApplied::TooLarge, detail));
         }
-        let known = self.known();
+        let (known, timeline_key) = self.known();
         let of = |granted: &Granted| self.keys().reservation(&granted.resource);
         let keys: Vec<_> = asked.iter().map(of).collect();
-        let build = || are_there_under(self.timeline_key(), &keys);
+        let build = || are_there_under(timeline_key, &keys);
         let reply = self.session().txn(Repeat::Safe, build).await?;
         let mut responses = reply.responses.into_iter();
         self.same_timeline(known, one_value(&mut responses)?)?;

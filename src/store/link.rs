@@ -118,7 +118,12 @@ impl Store {
 
     /// Puts a commit in etcd's words. It was judged in the timeline in force now, and can be committed in no other.
     pub fn prepare(&self, commit: &Commit) -> Prepared {
-        Prepared::new(&self.shared.keys, *self.shared.known.borrow(), commit)
+        self.prepare_together(std::slice::from_ref(commit))
+    }
+
+    /// The same for several resources, each in a commit of its own: all of it will be done or nothing.
+    pub fn prepare_together(&self, commits: &[Commit]) -> Prepared {
+        Prepared::new(&self.shared.keys, *self.shared.known.borrow(), commits)
     }
 
     /// Commits a batch in one etcd transaction of nested ones, under the guard of the timeline in force. The members must
@@ -171,14 +176,6 @@ impl Store {
 
     pub(super) fn keepers(&self) -> &Keepers {
         &self.shared.keepers
-    }
-
-    pub(super) fn timeline_key(&self) -> &Key {
-        &self.shared.timeline_key
-    }
-
-    pub(super) fn known(&self) -> Known {
-        *self.shared.known.borrow()
     }
 
     /// Holds what was found at the timeline's key against what was known before it was asked for.

@@ -38,14 +38,14 @@ impl Store {
         &self,
         resource: &ResourceId,
     ) -> Result<(Seen, Revision), StoreError> {
-        let known = self.known();
+        let (known, timeline_key) = self.known();
         let ask = ReadAsk {
             resource: resource.clone(),
             operations: Vec::new(),
             machine: false,
         };
         let reading = Reading::new(self.keys(), std::slice::from_ref(&ask));
-        let build = || reading.txn(self.timeline_key());
+        let build = || reading.txn(timeline_key);
         let reply = self.session().txn(Repeat::Safe, build).await?;
         let at = reply.header.as_ref().map_or(0, |header| header.revision);
         let at = Revision::from_etcd(at).ok_or_else(malformed)?;

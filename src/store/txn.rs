@@ -36,6 +36,7 @@ use super::timeline::Known;
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::incident::Incident;
+use crate::domain::together::TOGETHER_MAX;
 use crate::domain::token::{Revision, Timeline};
 use queue::{ENTRY_BACK_BYTES, QueueKeys};
 
@@ -47,13 +48,16 @@ pub const READ_OPERATIONS_MAX: usize = BATCH_OPERATIONS_MAX - 1;
 const OVERHEAD_BYTES: usize = 32;
 /// What etcd answers for a key at most beside key and value, in bytes.
 const OVERHEAD_BACK_BYTES: usize = 96;
-/// The largest record that is reckoned with in a reply, in bytes: the most states, names and rounds, a few KiB of finished
-/// operations, and all that may be open.
-const RECORD_BACK_BYTES: usize = 48 * 1024;
+/// The largest record that is reckoned with in a reply, in bytes: the most states, names and rounds, the most resources in one
+/// round, a few KiB of finished operations, and all that may be open.
+const RECORD_BACK_BYTES: usize = 58 * 1024;
 /// The largest reservation value, in bytes.
 const RESERVATION_BACK_BYTES: usize = 64;
 /// The largest operation that is reckoned with in a reply, in bytes: the largest result and its names.
 const OPERATION_BACK_BYTES: usize = 76 * 1024;
+
+// The largest records of one round fit into one commit.
+const _: () = assert!(TOGETHER_MAX * RECORD_BACK_BYTES < BATCH_BYTES_MAX);
 
 /// The keys of one resource that a request touches.
 #[derive(Debug)]
@@ -117,9 +121,11 @@ pub struct Prepared(Arc<Member>);
 #[derive(Debug)]
 struct Member {
     known: Known,
-    resource: ResourceId,
+    /// Mostly one; each once.
+    resources: Vec<ResourceId>,
     incidents: Vec<IncidentId>,
-    keys: ResourceKeys,
+    /// Of each resource.
+    keys: Vec<ResourceKeys>,
     txn: Txn,
     operation_count: usize,
     bytes_sent: usize,
@@ -127,42 +133,53 @@ struct Member {
 }
 
 impl Prepared {
-    pub(super) fn new(keys: &Keys, known: Known, commit: &Commit) -> Self {
-        let resource_keys = ResourceKeys::new(
-            keys,
-            &commit.resource,
-            commit.machine != MachineGuard::None,
-            &commit.absent_operations,
-            commit.queue,
-        );
-        let guards = guards(commit, &resource_keys);
-        let writes = Writes::of(keys, commit, &resource_keys);
-        let gets = resource_keys.gets();
+    /// The guards of all commits must hold, or none of them is done. Each is about another resource.
+    pub(super) fn new(keys: &Keys, known: Known, commits: &[Commit]) -> Self {
+        let mut all_keys = Vec::with_capacity(commits.len());
+        let (mut all_guards, mut all_gets) = (Vec::new(), Vec::new());
+        let mut writes = Writes::default();
+        let mut incidents = Vec::new();
+        let mut nested = 0;
+        let mut asked = 0;
+        let (mut bytes_back, mut queue_bytes) = (0, 0);
+        for commit in commits {
+            let resource_keys = ResourceKeys::new(
+                keys,
+                &commit.resource,
+                commit.machine != MachineGuard::None,
+                &commit.absent_operations,
+                commit.queue,
+            );
+            all_guards.extend(guards(commit, &resource_keys));
+            writes.add(keys, commit, &resource_keys);
+            all_gets.extend(resource_keys.gets());
+            // Each incident is one more level, of one compare and one put; so is the part that it may become.
+            let levels = commit.incidents.iter();
+            let levels = levels.map(|incident| 1 + incident.evidence.len());
+            nested = levels.max().unwrap_or(0).max(nested);
+            asked += resource_keys.all().map(Key::len).sum::<usize>();
+            let queue = resource_keys.queue.as_ref();
+            let (queued, firsts) = queue.map_or((0, 0), |q| (q.bytes(), q.get_count()));
+            queue_bytes += queued;
+            bytes_back += RECORD_BACK_BYTES
+                + RESERVATION_BACK_BYTES
+                + OPERATION_BACK_BYTES * resource_keys.operations.len()
+                + ENTRY_BACK_BYTES * firsts;
+            incidents.extend(commit.incidents.iter().map(|i| i.id.clone()));
+            all_keys.push(resource_keys);
+        }
+        let (guards, gets) = (all_guards, all_gets);
         let level = guards.len().max(writes.operations.len()).max(gets.len());
-        // Each incident is one more level, of one compare and one put; so is the part that it may become.
-        let levels = commit
-            .incidents
-            .iter()
-            .map(|incident| 1 + incident.evidence.len());
-        let nested = levels.max().unwrap_or(0);
-        let asked: usize = resource_keys.all().map(Key::len).sum();
         // Each key that is looked at is sent in a compare and in a get.
-        let queue = resource_keys.queue.as_ref();
-        let (queue_bytes, queue_gets) = queue.map_or((0, 0), |q| (q.bytes(), q.get_count()));
         let bytes_sent =
             writes.bytes + 2 * (asked + OVERHEAD_BYTES * gets.len()) + queue_bytes + OVERHEAD_BYTES;
-        let bytes_back = asked
-            + RECORD_BACK_BYTES
-            + RESERVATION_BACK_BYTES
-            + OPERATION_BACK_BYTES * resource_keys.operations.len()
-            + ENTRY_BACK_BYTES * queue_gets
-            + queue_bytes
-            + OVERHEAD_BACK_BYTES * (gets.len() + writes.operations.len());
+        bytes_back +=
+            asked + queue_bytes + OVERHEAD_BACK_BYTES * (gets.len() + writes.operations.len());
         Self(Arc::new(Member {
             known,
-            resource: commit.resource.clone(),
-            incidents: commit.incidents.iter().map(|i| i.id.clone()).collect(),
-            keys: resource_keys,
+            resources: commits.iter().map(|one| one.resource.clone()).collect(),
+            incidents,
+            keys: all_keys,
             txn: Txn::new()
                 .when(guards)
                 .and_then(writes.operations)
@@ -182,9 +199,9 @@ impl Prepared {
         self.0.known
     }
 
-    /// The resource that it is about.
-    pub fn resource(&self) -> &ResourceId {
-        &self.0.resource
+    /// The resources that it is about.
+    pub fn resources(&self) -> &[ResourceId] {
+        &self.0.resources
     }
 
     /// How much of etcd's limit of operations it takes, with what is nested in it.
@@ -205,7 +222,8 @@ impl Prepared {
     /// Whether both touch a key that one of them writes, so that they must not be in one batch. The keys of different
     /// resources never meet; an incident is named by its finding, so its key is compared by name.
     pub fn conflicts_with(&self, other: &Self) -> bool {
-        self.resource() == other.resource()
+        let share = |resource| other.resources().contains(resource);
+        self.resources().iter().any(share)
             || self
                 .0
                 .incidents
@@ -265,8 +283,8 @@ struct Writes {
 }
 
 impl Writes {
-    fn of(keys: &Keys, commit: &Commit, resource_keys: &ResourceKeys) -> Self {
-        let mut writes = Self::default();
+    fn add(&mut self, keys: &Keys, commit: &Commit, resource_keys: &ResourceKeys) {
+        let writes = self;
         if let Some(record) = &commit.record {
             let key = &resource_keys.record;
             writes.put(key, codec::encode_record(key, record), None);
@@ -317,7 +335,6 @@ impl Writes {
                 put_if_absent_only(&key, value).or_else(otherwise),
             ));
         }
-        writes
     }
 
     fn delete(&mut self, key: &Key) {

@@ -24,7 +24,6 @@ use super::gate::Gate;
 use super::grpc::{self, Grpc};
 use super::json::{Json, Rpc};
 use super::operator::{self, Operator};
-use super::operator::Operator;
 use super::streams::{Streaming, Streams};
 use super::{MESSAGE_BYTES_MAX, status};
 

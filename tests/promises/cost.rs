@@ -8,10 +8,13 @@ use fencepost::domain::ids::Nonce;
 use fencepost::domain::judge::{self, Law};
 use fencepost::domain::machine::{InForce, Lineage, Machine};
 use fencepost::domain::retention::{Keeping, StoreTime, When};
+use fencepost::domain::together::TOGETHER_MAX;
 use fencepost::domain::token::Timeline;
 use fencepost::engine::Boottime;
 
-use crate::support::ask::{ask, create, fresh_resource, reserve, reserve_for, resource_of};
+use crate::support::ask::{
+    ask, create, fresh_resource, fresh_resources, reserve, reserve_for, resource_of, together,
+};
 use crate::support::backend::Backend;
 use crate::support::claim::applied;
 use crate::support::fault::{Counts, FaultPlan, Rpc};
@@ -227,6 +230,39 @@ async fn each_call_takes_as_few_requests_as_it_can(backend: Backend) {
     );
 }
 
+async fn a_reservation_of_sixteen_takes_as_few_requests_as_one_of_one(backend: Backend) {
+    let (one, plan) = backend.faulty_within(Duration::from_secs(5)).await;
+    let two = backend.sidecar().await;
+    warm(&one).await;
+    let all: [_; TOGETHER_MAX] = fresh_resources();
+    let mut lines = [
+        "Reserve of 16, warm",
+        "Reserve of 16, busy",
+        "Renew of 16",
+        "Release of 16",
+        "Release of 16, cold",
+    ]
+    .map(Line::new);
+    for _ in 0..TIMES {
+        let (grant, granted) = measured(&plan, one.hold_together(&together(&all))).await;
+        let (_, busy) = measured(&plan, one.reserve_together(&together(&all))).await;
+        let (_, renewed) = measured(&plan, one.renew(&grant.id)).await;
+        let (_, released) = measured(&plan, one.release(&grant.id)).await;
+        // What another sidecar did is found out by the first commit.
+        let grant = two.hold_together(&together(&all)).await;
+        let (_, cold) = measured(&plan, one.release(&grant.id)).await;
+        let counts = [granted, busy, renewed, released, cold];
+        for (line, counts) in lines.iter_mut().zip(counts) {
+            line.add(counts);
+        }
+    }
+    for (line, most) in lines.iter().zip([1, 1, 2, 1, 3]) {
+        line.tell(&backend);
+        let (call, found) = (line.call, line.keys_max);
+        assert!(found <= most, "{call}: {found} instead of {most}");
+    }
+}
+
 async fn many_moves_of_one_resource_share_their_writes(backend: Backend) {
     let (one, plan) = backend.faulty_within(Duration::from_secs(5)).await;
     let resource = fresh_resource();
@@ -330,6 +366,7 @@ fn fifty_states_and_five_hundred_events_cost_a_call_what_two_cost() {
 
 engines! {
     a_sidecar_that_grants_no_more_lets_its_ready_leases_run_out,
+    a_reservation_of_sixteen_takes_as_few_requests_as_one_of_one,
     each_call_takes_as_few_requests_as_it_can,
     many_moves_of_one_resource_share_their_writes,
     an_idle_sidecar_writes_nothing,

@@ -38,4 +38,6 @@ mod state;
 mod stories;
 mod sweeping;
 mod timelines;
+mod together;
+mod together_lost;
 mod waiting;

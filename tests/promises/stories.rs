@@ -6,7 +6,9 @@ use fencepost::domain::ids::{OperationId, ResourceId};
 use futures_util::future::join_all;
 
 use super::fence::{SHORTEST_SECONDS, over};
-use crate::support::ask::{ask, create, fresh_resource, reserve, resource_of};
+use crate::support::ask::{
+    ask, create, fresh_resource, fresh_resources, reserve, resource_of, together,
+};
 use crate::support::backend::Backend;
 use crate::support::claim::applied;
 use crate::support::engines;
@@ -300,7 +302,32 @@ async fn a_story_tells_of_a_claim_that_died_before_anybody_has_reported_it(backe
     );
 }
 
+async fn a_story_names_the_other_resources_of_a_round(backend: Backend) {
+    let [one, two] = backend.sidecars().await;
+    let all: [_; 3] = fresh_resources();
+    let grant = one.hold_together(&together(&all)).await;
+    let [lead, other, third] = &all;
+    for released in [false, true] {
+        if released {
+            one.release(&grant.id).await;
+        }
+        let told = story(&two, lead, "").await;
+        says(
+            &told,
+            Topic::Round,
+            &format!("together with {other}, {third}:"),
+        );
+        let told = story(&two, other, "").await;
+        says(
+            &told,
+            Topic::Round,
+            &format!("together with {lead} and whatever"),
+        );
+    }
+}
+
 engines! {
+    a_story_names_the_other_resources_of_a_round,
     a_story_tells_of_a_claim_that_died_before_anybody_has_reported_it,
     a_story_is_told_of_what_is_stored_and_writes_nothing,
     a_story_shows_what_was_answered_before_it_was_asked_for,

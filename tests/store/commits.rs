@@ -175,7 +175,7 @@ async fn a_member_is_overtaken_without_harm_to_the_others() {
         &outcome.members[..],
         [
             Ok(MemberOutcome::Committed { .. }),
-            Ok(MemberOutcome::Overtaken(_)),
+            Ok(MemberOutcome::Overtaken(..)),
             Ok(MemberOutcome::Committed { .. })
         ]
     ));
@@ -221,7 +221,7 @@ async fn of_two_sidecars_exactly_one_writes_after_each_revision() {
         for outcome in [a, b] {
             match outcome.members.into_iter().next().unwrap().unwrap() {
                 MemberOutcome::Committed { .. } => winners.push(outcome.revision),
-                MemberOutcome::Overtaken(seen) => {
+                MemberOutcome::Overtaken(seen, _) => {
                     let (found, at) = seen.record.unwrap();
                     assert_eq!(found, record(moves));
                     assert!(Some(at) > revision);
@@ -267,7 +267,7 @@ async fn etcd_takes_the_fullest_batch() {
     // All of it at one revision, and a repetition shows it all.
     let outcome = store.commit(batch.members()).await.unwrap();
     for member in outcome.members {
-        let Ok(MemberOutcome::Overtaken(seen)) = member else {
+        let Ok(MemberOutcome::Overtaken(seen, _)) = member else {
             panic!("{member:?}");
         };
         assert_eq!(seen.operations, [operation(0)]);

@@ -12,6 +12,7 @@ use fencepost::domain::judge::Gone;
 use fencepost::domain::outcome::StoredResult;
 use fencepost::domain::record::{Deliveries, LeaseId, Operation, Raised, Record, Round};
 use fencepost::domain::request::Ttl;
+use fencepost::domain::together::Company;
 use fencepost::domain::token::{Revision, Timeline};
 use fencepost::store::{
     BatchOutcome, Commit, Endpoint, MachineGuard, MemberOutcome, NotApplied, Prefix, QueueGuard,
@@ -123,6 +124,7 @@ pub(crate) fn round(nonce: u8, lease: LeaseId) -> Round {
         over: None,
         claimed: None,
         claims: 0,
+        company: Company::Alone,
     }
 }
 
@@ -227,7 +229,7 @@ pub(crate) async fn committed(store: &Store, commit: Commit) -> Revision {
 pub(crate) async fn overtaken(store: &Store, commit: Commit) -> Seen {
     let mut outcome = commit_all(store, [commit]).await.unwrap();
     match outcome.members.pop() {
-        Some(Ok(MemberOutcome::Overtaken(seen))) => *seen,
+        Some(Ok(MemberOutcome::Overtaken(seen, _))) => *seen,
         other => panic!("not overtaken: {other:?}"),
     }
 }

@@ -14,6 +14,7 @@ use fencepost::domain::outcome::StoredResult;
 use fencepost::domain::request::{
     Afterwards, Intent, Interrupted, Move, Purpose, Reserve, Resolve, Running, Transition, Ttl,
 };
+use fencepost::domain::together::{ReserveTogether, Together};
 use uuid::Uuid;
 
 /// A resource by kind and id.
@@ -41,6 +42,24 @@ pub(crate) fn reserve(resource: &ResourceId) -> Reserve {
         holder: Some(Holder::parse("worker").expect("a name")),
         intent: None,
     }
+}
+
+/// A fresh attempt to reserve all of these, with the default TTL.
+pub(crate) fn together(resources: &[ResourceId]) -> ReserveTogether {
+    let (first, others) = resources.split_first().expect("resources");
+    ReserveTogether {
+        together: Together::new(first.clone(), others.to_vec()).expect("several resources"),
+        request: fresh_request(),
+        ttl: Ttl::parse(None).expect("there is a default"),
+        holder: Some(Holder::parse("worker").expect("a name")),
+    }
+}
+
+/// So many orders that no other test knows, in the order of resources.
+pub(crate) fn fresh_resources<const N: usize>() -> [ResourceId; N] {
+    let mut fresh: [_; N] = std::array::from_fn(|_| fresh_resource());
+    fresh.sort();
+    fresh
 }
 
 /// The same, for so many seconds.

@@ -9,6 +9,7 @@ use fencepost::domain::incident::{Incident, IncidentFilter};
 use fencepost::domain::request::{
     Complete, EndedRounds, Fence, Left, Purpose, Reserve, Resolve, Ride,
 };
+use fencepost::domain::together::ReserveTogether;
 use fencepost::domain::token::{FencingToken, Timeline};
 use fencepost::engine::{Applied, Boottime, Caller, Engine, EngineOptions, Fault, Known, Reserved};
 use fencepost::store::{Endpoint, Prefix, Store, StoreOptions};
@@ -107,6 +108,24 @@ impl Sidecar {
         reserved
             .grant
             .unwrap_or_else(|| panic!("{decision:?} instead of a reservation"))
+    }
+
+    pub(crate) async fn try_reserve_together(
+        &self,
+        ask: &ReserveTogether,
+    ) -> Result<Reserved, Fault> {
+        self.engine.reserve_together(ask.clone(), caller()).await
+    }
+
+    pub(crate) async fn reserve_together(&self, ask: &ReserveTogether) -> Reserved {
+        let reserved = self.try_reserve_together(ask).await;
+        reserved.expect("Reserve is judged")
+    }
+
+    /// Reserves several that must be free.
+    pub(crate) async fn hold_together(&self, ask: &ReserveTogether) -> Grant {
+        let Reserved { decision, grant } = self.reserve_together(ask).await;
+        grant.unwrap_or_else(|| panic!("{decision:?} instead of a reservation"))
     }
 
     pub(crate) async fn try_renew(&self, round: &ReservationId) -> Result<Reserved, Fault> {

@@ -614,6 +614,106 @@ async fn what_belongs_together_in_reserve_and_transition_is_asked_for_together()
 }
 
 #[tokio::test]
+async fn several_resources_are_asked_for_by_their_own_rules() {
+    let sidecar = Sidecar::dev();
+    let mut client = CoordinationServiceClient::new(channel(&sidecar).await);
+    let seat = |id: usize| pb::Resource {
+        kind: "seat".into(),
+        id: id.to_string(),
+    };
+    let good = || pb::ReserveRequest {
+        resource: order(),
+        also: (1..16).map(seat).collect(),
+        request_id: fresh(),
+        ..Default::default()
+    };
+    let second = prost_types::Duration {
+        seconds: 1,
+        nanos: 0,
+    };
+    let long = pb::Resource {
+        kind: "seat".into(),
+        id: "x".repeat(513),
+    };
+    let mut cases: Vec<(&str, pb::ReserveRequest)> = Vec::new();
+    let mut case = |named, spoil: &dyn Fn(&mut pb::ReserveRequest)| {
+        let mut ask = good();
+        spoil(&mut ask);
+        cases.push((named, ask));
+    };
+    case("also", &|ask| ask.also.push(seat(16)));
+    case("also", &|ask| ask.also[7] = seat(3));
+    case("also", &|ask| ask.also[0] = order().unwrap());
+    case("also[2].kind", &|ask| ask.also[2].kind = "a b".into());
+    case("also[14].id", &|ask| ask.also[14] = long.clone());
+    case("also", &|ask| ask.intent = Some(pb::Intent::default()));
+    case("also", &|ask| ask.reservation_id = "r1.x".into());
+    case("wait", &|ask| ask.wait = Some(second));
+    case("ttl", &|ask| ask.ttl = Some(second));
+    for (named, ask) in cases {
+        let status = client.reserve(ask).await.unwrap_err();
+        assert_eq!(field(&status), named, "{status:?}");
+    }
+    let held = client.reserve(good()).await.unwrap().into_inner();
+    let round = held.reservation.unwrap();
+    let intent = || pb::Intent {
+        operation_id: "count".into(),
+        content: Some(pb::intent::Content::Raw(Default::default())),
+        ..Default::default()
+    };
+    let ride = pb::ReserveRequest {
+        also: Vec::new(),
+        reservation_id: round.reservation_id.clone(),
+        intent: Some(intent()),
+        ..good()
+    };
+    let status = client.reserve(ride).await.unwrap_err();
+    assert_eq!(field(&status), "reservation_id");
+    let moves = |resource| pb::TransitionRequest {
+        resource,
+        reservation_id: round.reservation_id.clone(),
+        intent: Some(intent()),
+        ..Default::default()
+    };
+    let ends = pb::TransitionRequest {
+        release: Some(true),
+        ..moves(order())
+    };
+    let no_claim = pb::TransitionRequest {
+        intent: None,
+        ..moves(order())
+    };
+    for (named, ask) in [("release", ends), ("intent", no_claim)] {
+        let status = client.transition(ask).await.unwrap_err();
+        assert_eq!(field(&status), named);
+    }
+    for resource in [order(), Some(seat(1)), Some(seat(15))] {
+        let ran = client.transition(moves(resource)).await.unwrap();
+        let ran = ran.into_inner().decision.unwrap();
+        assert_eq!(ran.verdict(), pb::Verdict::Applied, "{ran:?}");
+    }
+    let busy = pb::ReserveRequest {
+        resource: Some(seat(99)),
+        also: vec![seat(4)],
+        request_id: fresh(),
+        ..Default::default()
+    };
+    let busy = client.reserve(busy).await.unwrap().into_inner();
+    let busy = busy.decision.unwrap();
+    assert_eq!(busy.verdict(), pb::Verdict::Busy);
+    assert!(busy.explanation.contains("seat/4"), "{busy:?}");
+    assert_eq!(busy.now.unwrap().resource, Some(seat(4)));
+    let release = pb::ReleaseRequest {
+        reservation_id: round.reservation_id,
+        ..Default::default()
+    };
+    let ended = client.release(release).await.unwrap().into_inner();
+    assert_eq!(ended.decision.unwrap().verdict(), pb::Verdict::Applied);
+    let next = client.reserve(good()).await.unwrap().into_inner();
+    assert!(next.reservation.unwrap().token > round.token);
+}
+
+#[tokio::test]
 async fn a_method_that_nobody_knows_is_unimplemented_in_grpc() {
     let sidecar = Sidecar::dev();
     let mut grpc = tonic::client::Grpc::new(channel(&sidecar).await);

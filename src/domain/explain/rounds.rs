@@ -1,8 +1,9 @@
 //! Who holds the resource or held it, and the tokens.
 
-use super::words::{count, span};
+use super::words::{count, list, span};
 use super::{Telling, Topic};
 use crate::domain::record::{PAST_ROUNDS_MAX, RoundEnd};
+use crate::domain::together::Company;
 
 impl Telling<'_> {
     /// The live round or the last one, those before it, and what that means for tokens.
@@ -60,12 +61,30 @@ impl Telling<'_> {
                 format!("Token {token} was granted last and its round is over: it passes only with even_if_ended; {smaller}.")
             }
         });
+        let others = together(&round.company);
         self.say(Topic::Round, last);
+        if let Some(text) = others {
+            self.say(Topic::Round, text);
+        }
         if let Some(text) = before {
             self.say(Topic::Round, text);
         }
         if let Some(text) = token {
             self.say(Topic::Token, text);
         }
+    }
+}
+
+/// The other resources of the round.
+fn together(company: &Company) -> Option<String> {
+    match company {
+        Company::Alone => None,
+        Company::Leads(others) => Some(format!(
+            "That round is one together with {}: all of them began under one token, and end together.",
+            list(others)
+        )),
+        Company::Follows(lead) => Some(format!(
+            "That round is one together with {lead} and whatever else is told of there: all of them began under one token, and end together."
+        )),
     }
 }

@@ -8,12 +8,14 @@ use crate::domain::decision::{
     Advice, Decision, IncidentId, Layer, LiveRound, Rule, Snapshot, Verdict,
 };
 use crate::domain::ids::{
-    EventName, Holder, IdentityName, IdentityValue, Nonce, OperationId, ResourceId, StateName,
+    EventName, Holder, IdentityName, IdentityValue, Nonce, OperationId, ReservationId, ResourceId,
+    StateName,
 };
 use crate::domain::machine::MachineVersion;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::LeaseId;
 use crate::domain::request::Ttl;
+use crate::domain::together::Company;
 use crate::domain::token::{FencingToken, Revision};
 
 /// Whether an answer rests on what can no longer change.
@@ -60,6 +62,19 @@ pub struct HeldRound {
     pub lease: LeaseId,
     /// Which attempt at its operation it is for. 0: it carries no claim.
     pub attempt: u32,
+    /// Whether it is a round of several resources.
+    pub several: bool,
+}
+
+impl HeldRound {
+    /// Its name among callers, if it was asked for of this resource.
+    pub fn id(&self, resource: ResourceId) -> ReservationId {
+        if self.several {
+            ReservationId::of_several(resource, self.nonce)
+        } else {
+            ReservationId::new(resource, self.nonce)
+        }
+    }
 }
 
 /// What has become of an operation.
@@ -130,6 +145,7 @@ struct DraftRound {
     ttl: Ttl,
     lease: LeaseId,
     attempt: u32,
+    several: bool,
 }
 
 /// An answer that may depend on a commit that is still to come.
@@ -343,6 +359,7 @@ impl Draft {
             ttl: held.ttl,
             lease: held.lease,
             attempt: held.attempt,
+            several: held.several,
         });
         if self.swept {
             return Answer::Swept;
@@ -377,6 +394,7 @@ impl Fold<'_> {
             ttl: round.ttl,
             lease: round.lease,
             attempt: self.attempt_under(round.nonce),
+            several: round.company != Company::Alone,
         });
         draft
     }

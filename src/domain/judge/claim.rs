@@ -61,6 +61,14 @@ impl Fold<'_> {
     }
 
     fn claimed(&mut self, wish: &Wish<'_>) -> Judged {
+        if let Under::Held(reservation) = wish.under
+            && reservation.is_of_several()
+        {
+            return Judged::Unfit {
+                field: "reservation_id",
+                reason: "is that of several resources, under which nothing can be claimed: an operation belongs to one",
+            };
+        }
         // As a message it is the same as a Transition that brings no result and names no round.
         let message = Transition {
             resource: self.resource.clone(),

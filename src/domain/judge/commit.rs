@@ -74,6 +74,13 @@ impl Fold<'_> {
         self
     }
 
+    /// What to write in one commit with the folds of other resources: never more than the record and the reservation key, for
+    /// all of them have to fit into it. What should move to a key of its own waits for the next write.
+    pub(super) fn into_joint_write(mut self) -> Option<RecordWrite> {
+        self.joint = true;
+        self.into_write()
+    }
+
     /// What to write; `None` if nothing changes.
     pub fn into_write(mut self) -> Option<RecordWrite> {
         if !self.writes() {
@@ -84,7 +91,9 @@ impl Fold<'_> {
         let counted = self.count();
         if self.changed {
             self.prune();
-            self.spill();
+            if !self.joint {
+                self.spill();
+            }
         }
         let leaving = self.moved_out.keys().filter(|id| !apart.contains(id));
         Some(RecordWrite {

@@ -19,6 +19,7 @@ mod look;
 mod repeat;
 mod reserve;
 mod resolve;
+mod several;
 mod standing;
 mod states;
 mod sweep;
@@ -34,6 +35,7 @@ pub use commit::{
 pub use interrupted::Condition;
 pub use law::{Law, Unlawful};
 pub use look::{Look, LookedInto};
+pub use several::{Concerted, Several};
 pub use standing::{Inconsistent, Standing, UNSAVED_COUNTS_MAX};
 pub use sweep::SWEPT_OPERATIONS_MAX;
 pub use turn::{Queue, Turn};
@@ -195,6 +197,8 @@ pub struct Fold<'a> {
     place: Option<Place>,
     /// What the commit says of the queue.
     turn: Turn,
+    /// Whether what is written shares its commit with other resources.
+    joint: bool,
     requests: usize,
     bytes: usize,
 }
@@ -229,6 +233,7 @@ impl<'a> Fold<'a> {
             caller_waits: false,
             place: None,
             turn: Turn::None,
+            joint: false,
             requests: 0,
             bytes: 0,
         }
@@ -297,7 +302,7 @@ impl<'a> Fold<'a> {
     /// Whether this very round holds the resource.
     fn holds(&self, reservation: &ReservationId) -> bool {
         self.live_round()
-            .is_some_and(|(round, _)| round.nonce == reservation.round())
+            .is_some_and(|(round, _)| round.is_called(self.resource, reservation))
     }
 
     /// What is known of an operation. An open one is in the record, and so nowhere else.

@@ -8,6 +8,7 @@ use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::ids::{Nonce, RequestId, ReservationId};
 use crate::domain::record::{LeaseId, PAST_ROUNDS_MAX, PastRound, Record, Round, RoundEnd};
 use crate::domain::request::{Left, Reserve, Ttl};
+use crate::domain::together::Company;
 
 /// A busy resource is asked for again after this part of the reservation's TTL,
 const BUSY_RETRY_PART: u32 = 10;
@@ -15,6 +16,12 @@ const BUSY_RETRY_PART: u32 = 10;
 const BUSY_RETRY_MIN: Duration = Duration::from_millis(100);
 /// and no later than this.
 const BUSY_RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// A request is one attempt at the same resources, however often it is sent: the field that says otherwise, and why that is no use.
+pub(super) const OTHER_RESOURCES: (&str, &str) = (
+    "request_id",
+    "was granted a reservation of other resources, which is live; a new attempt needs a new one",
+);
 
 /// When to ask again for a resource that is held.
 pub(super) fn busy_retry(ttl: Ttl) -> Duration {
@@ -35,6 +42,9 @@ impl Fold<'_> {
             let draft = if round.nonce == nonce {
                 // Ours: the commit went through and only its reply was lost.
                 granted_now()
+            } else if round.request == ask.request && round.company != Company::Alone {
+                let (field, reason) = OTHER_RESOURCES;
+                return Judged::Unfit { field, reason };
             } else if round.request == ask.request {
                 let text = "this very request was granted before; its reservation is renewed";
                 Draft::new(Verdict::Granted, Layer::Replay, Rule::SameRequest, text)
@@ -87,12 +97,23 @@ impl Fold<'_> {
         nonce: Nonce,
     ) -> Judged {
         if self.holds(reservation) {
+            if reservation.is_of_several() {
+                return Judged::Unfit {
+                    field: "reservation_id",
+                    reason: "is that of several resources, which are released together",
+                };
+            }
             if self.reservation != ReservationChange::Keep {
                 return Judged::Later;
             }
             let draft = self.end_round(ended_now(), nonce, left);
             return answered(self.showing(draft));
         }
+        answered(self.released_before(reservation, nonce))
+    }
+
+    /// The round that is to be released is over.
+    pub(super) fn released_before(&mut self, reservation: &ReservationId, nonce: Nonce) -> Draft {
         let draft = match self.record.end_of(reservation.round()) {
             // Ours: the commit went through and only its reply was lost.
             Some(RoundEnd::Released(by)) if by == nonce.mark() => {
@@ -104,7 +125,7 @@ impl Fold<'_> {
                 Draft::new(Verdict::Replayed, Layer::Replay, rule, over_text(rule))
             }
         };
-        answered(self.showing(draft))
+        self.showing(draft)
     }
 
     pub(super) fn check(&mut self, reservation: &ReservationId) -> Judged {
@@ -153,7 +174,7 @@ fn granted_now() -> Draft {
     )
 }
 
-fn ended_now() -> Draft {
+pub(super) fn ended_now() -> Draft {
     Draft::new(
         Verdict::Applied,
         Layer::Result,
@@ -180,6 +201,7 @@ impl Record {
             over: None,
             claimed: None,
             claims: 0,
+            company: Company::Alone,
         };
         if let Some(before) = self.round.replace(round) {
             let end = before

@@ -25,6 +25,7 @@ mod resolutions;
 mod retention;
 mod rounds;
 mod sequences;
+mod several;
 mod states;
 mod stories;
 mod turns;

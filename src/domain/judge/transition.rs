@@ -50,6 +50,13 @@ pub(super) enum Obstacle {
 
 impl Fold<'_> {
     pub(super) fn transition(&mut self, ask: &Transition, nonce: Nonce) -> Judged {
+        let several = ask.reservation.as_ref().filter(|id| id.is_of_several());
+        if several.is_some() && ask.afterwards == Some(Afterwards::Ends) {
+            return Judged::Unfit {
+                field: "release",
+                reason: "must be absent or false: a reservation of several resources ends for all of them, by Release",
+            };
+        }
         match self.known(&ask.intent.operation) {
             Known::Finished(done) => {
                 return match self.comparable(ask, &done.digest, done.judged_as()) {

@@ -9,11 +9,12 @@ use tracing::error;
 use super::{Folded, Round};
 use crate::domain::judge::{Fold, Queue, Standing, Turn};
 use crate::domain::waiter::WaiterName;
+use crate::engine::lane::Shared;
 use crate::engine::outcome::guard_of;
 use crate::store::{Commit, QueueGuard, Seen, SeenQueue};
 
 /// What must hold of the queue.
-pub(super) fn queue_guard(turn: Turn) -> QueueGuard {
+pub(in crate::engine) fn queue_guard(turn: Turn) -> QueueGuard {
     match turn {
         Turn::None | Turn::OutOfOrder(_) => QueueGuard::None,
         Turn::OfNobody => QueueGuard::NobodyWaits,
@@ -22,7 +23,7 @@ pub(super) fn queue_guard(turn: Turn) -> QueueGuard {
 }
 
 /// Who leaves the queue.
-pub(super) fn leaves(turn: Turn) -> Option<WaiterName> {
+pub(in crate::engine) fn leaves(turn: Turn) -> Option<WaiterName> {
     match turn {
         Turn::None | Turn::OfNobody => None,
         Turn::OfFirst(place) | Turn::OutOfOrder(place) => Some(place.name),
@@ -30,7 +31,7 @@ pub(super) fn leaves(turn: Turn) -> Option<WaiterName> {
 }
 
 /// Whether the guards of a commit that was just overtaken may hold again.
-pub(super) fn may_hold_again(commit: &Commit, seen: &Seen) -> bool {
+pub(in crate::engine) fn may_hold_again(commit: &Commit, seen: &Seen) -> bool {
     let record = seen.record.as_ref().map(|(_, revision)| *revision);
     commit.queue != QueueGuard::None && record == commit.seen
 }
@@ -49,14 +50,16 @@ impl Round<'_> {
             ..Folded::default()
         }
     }
+}
 
+impl Shared {
     /// Who waits, as the judgement sees it.
-    pub(super) fn trusted(&self, seen: SeenQueue) -> Queue {
+    pub(in crate::engine) fn trusted(&self, seen: SeenQueue) -> Queue {
         match seen {
             SeenQueue::Nobody => Queue::Nobody,
             SeenQueue::First(place) => Queue::First(place),
             SeenQueue::Untrusted(entry) => {
-                if let Some(unsaid) = self.shared.corruption.speak() {
+                if let Some(unsaid) = self.corruption.speak() {
                     error!(
                         %entry, unsaid,
                         "an entry of a queue cannot be trusted; as long as it is the first, whoever comes is not kept behind those who wait"

@@ -8,7 +8,7 @@ use super::refer::{Names, numbered};
 use super::{at_most, exactly, field, less, mark, moment, nonce, nonce_bytes, plus, seconds};
 use crate::domain::claim::{OPEN_OPERATIONS_MAX, PAST_CLAIMS_MAX, RETURNED_OPERATIONS_MAX};
 use crate::domain::ids::{
-    Holder, IdentityName, IdentityValue, Nonce, OperationId, RequestId, StateName,
+    Holder, IdentityName, IdentityValue, Kind, Nonce, OperationId, RequestId, ResourceId, StateName,
 };
 use crate::domain::invalid::Invalid;
 use crate::domain::machine::MachineVersion;
@@ -17,6 +17,7 @@ use crate::domain::record::{
     REPLACED_VALUES_MAX, Record, Round, RoundEnd, STATES_REMEMBERED_MAX, ValueHash, Visit,
 };
 use crate::domain::request::Ttl;
+use crate::domain::together::{Company, TOGETHER_MAX};
 use crate::domain::token::Revision;
 use crate::proto::store_v1 as pb;
 
@@ -263,12 +264,46 @@ fn round_to_message(round: &Round) -> pb::Round {
             .map(|operation| operation.as_str().to_owned())
             .unwrap_or_default(),
         claims: round.claims,
+        others: match &round.company {
+            Company::Leads(others) => others.iter().map(held_to_message).collect(),
+            Company::Alone | Company::Follows(_) => Vec::new(),
+        },
+        lead: match &round.company {
+            Company::Follows(lead) => Some(held_to_message(lead)),
+            Company::Alone | Company::Leads(_) => None,
+        },
+    }
+}
+
+fn held_to_message(resource: &ResourceId) -> pb::HeldTogether {
+    pb::HeldTogether {
+        kind: resource.kind().as_str().to_owned(),
+        id: resource.id().to_owned(),
+    }
+}
+
+fn held_from_message(message: &pb::HeldTogether) -> Result<ResourceId, Invalid> {
+    let kind = field("round.others.kind", Kind::parse(&message.kind))?;
+    field("round.others.id", ResourceId::new(kind, &message.id))
+}
+
+fn company_from_message(message: &pb::Round) -> Result<Company, Invalid> {
+    at_most("round.others", message.others.len(), TOGETHER_MAX - 1)?;
+    match (message.others.as_slice(), &message.lead) {
+        ([], None) => Ok(Company::Alone),
+        ([], Some(lead)) => held_from_message(lead).map(Company::Follows),
+        (others, None) => {
+            let others = others.iter().map(held_from_message);
+            others.collect::<Result<_, _>>().map(Company::Leads)
+        }
+        (_, Some(_)) => Err(Invalid::new("round leads others and follows one")),
     }
 }
 
 fn round_from_message(message: pb::Round) -> Result<Round, Invalid> {
     let granted = i64::try_from(message.granted)
         .map_err(|_| Invalid::new("round.granted is no revision of etcd"))?;
+    let company = company_from_message(&message)?;
     Ok(Round {
         nonce: nonce("round.nonce", &message.nonce)?,
         request: RequestId::from_bytes(exactly("round.request", &message.request)?),
@@ -299,6 +334,7 @@ fn round_from_message(message: pb::Round) -> Result<Round, Invalid> {
             )?)
         },
         claims: message.claims,
+        company,
     })
 }
 

@@ -1,6 +1,7 @@
 //! Any value that can be stored, for the tests.
 
 mod claims;
+mod company;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,7 @@ use crate::domain::retention::StoreTime;
 use crate::domain::token::Revision;
 
 use claims::{open_operations, past_claims, resolutions};
+use company::companies;
 
 pub(super) fn nonces() -> impl Strategy<Value = Nonce> {
     any::<[u8; 16]>().prop_map(Nonce::from_bytes)
@@ -207,10 +209,11 @@ pub(super) fn rounds() -> impl Strategy<Value = Round> {
         (nonces(), any::<[u8; 16]>(), option::of("\\PC{1,20}")),
         (3..=86_400_u32, any::<i64>(), any::<u64>()),
         (0..=i64::MAX, option::of(round_ends())),
-        (option::of(operation_ids()), any::<u32>()),
+        (option::of(operation_ids()), any::<u32>(), companies()),
     )
         .prop_map(
-            |((nonce, request, holder), (ttl, lease, base), (granted, over), (claimed, claims))| {
+            |((nonce, request, holder), (ttl, lease, base), (granted, over), claimed)| {
+                let (claimed, claims, company) = claimed;
                 Round {
                     nonce,
                     request: RequestId::from_bytes(request),
@@ -222,6 +225,7 @@ pub(super) fn rounds() -> impl Strategy<Value = Round> {
                     over,
                     claimed,
                     claims,
+                    company,
                 }
             },
         )

@@ -16,6 +16,7 @@ use crate::domain::incident::Evidence;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{Deliveries, LeaseId, Raised, Round, RoundEnd, ValueHash, Visit};
 use crate::domain::request::{Identity, Intent, Interrupted, Move, Ttl};
+use crate::domain::together::Company;
 use crate::domain::token::Revision;
 use crate::store::keys::{Keys, Prefix};
 
@@ -139,6 +140,7 @@ fn the_usual_records_take_no_more_bytes_than_they_did() {
         over: Some(RoundEnd::Released(Mark::from_bytes([3; 6]))),
         claimed: None,
         claims: 0,
+        company: Company::Alone,
     });
     for operation in &mut held.operations {
         operation.round = Some(Nonce::from_bytes([1; 16]));
@@ -300,6 +302,20 @@ fn a_field_outside_its_limits_is_named() {
         read(round),
         "its field round.nonce is 5 bytes long instead of 16"
     );
+    let held = pb::HeldTogether {
+        kind: "order".to_owned(),
+        id: "7".to_owned(),
+    };
+    let round = |others: usize, lead: bool| pb::Record {
+        round: Some(pb::Round {
+            others: vec![held.clone(); others],
+            lead: lead.then(|| held.clone()),
+            ..pb::Round::default()
+        }),
+        ..pb::Record::default()
+    };
+    assert!(read(round(16, false)).contains("round.others has 16 entries; the limit is 15"));
+    assert!(read(round(1, true)).contains("round leads others and follows one"));
     let record = ordinary();
     let operation = |change: &dyn Fn(&mut pb::Operation)| {
         let mut message = operation::to_message(

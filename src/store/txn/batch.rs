@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::Prepared;
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::ResourceId;
+use crate::domain::together::TOGETHER_MAX;
 
 /// Most operations on one level of an etcd transaction (`--max-txn-ops`). A level takes the largest of its three lists,
 /// and the level below has what is left.
@@ -20,6 +21,8 @@ pub const BATCH_BYTES_BACK_MAX: usize = 8 * 1024 * 1024;
 
 // An ordinary member (record, reservation, one operation, an incident) must fit beside a full batch.
 const _: () = assert!(MEMBER_OPERATIONS_MAX >= 8);
+// So must one of several resources, which compares, writes and reads two keys of each.
+const _: () = assert!(MEMBER_OPERATIONS_MAX >= 2 * TOGETHER_MAX);
 // What may come back must be accepted when it comes.
 const _: () = assert!(BATCH_BYTES_BACK_MAX < crate::store::session::REPLY_BYTES_MAX);
 
@@ -57,7 +60,7 @@ impl Batch {
         }
         self.bytes_sent += member.bytes_sent();
         self.bytes_back += member.bytes_back();
-        self.resources.insert(member.resource().clone());
+        self.resources.extend(member.resources().iter().cloned());
         self.incidents.extend(member.0.incidents.iter().cloned());
         self.members.push(member);
         Ok(())
@@ -88,7 +91,8 @@ impl Batch {
 
     /// The same question as `Prepared::conflicts_with`, asked of all members at once.
     fn touches_keys_of(&self, member: &Prepared) -> bool {
-        self.resources.contains(member.resource())
+        let taken = |resource| self.resources.contains(resource);
+        member.resources().iter().any(taken)
             || member
                 .0
                 .incidents

@@ -45,8 +45,15 @@ pub(in crate::store) fn batch_outcome(
                 return Ok(Ok(MemberOutcome::Committed { raised }));
             }
             let mut responses = reply.responses.into_iter();
-            Ok(seen(&member.0.keys, &mut responses)?
-                .map(|seen| MemberOutcome::Overtaken(Box::new(seen))))
+            let keys = member.0.keys.iter();
+            let each = keys.map(|keys| seen(keys, &mut responses));
+            let mut each = each.collect::<Result<Vec<_>, _>>()?.into_iter();
+            let first = each.next().ok_or_else(malformed)?;
+            // Of several one that cannot be trusted is enough.
+            Ok(first.and_then(|first| {
+                let others = each.collect::<Result<_, _>>()?;
+                Ok(MemberOutcome::Overtaken(Box::new(first), others))
+            }))
         })
         .collect::<Result<_, StoreError>>()?;
     Ok(BatchOutcome { revision, members })

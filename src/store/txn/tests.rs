@@ -109,7 +109,11 @@ fn prepare(commit: &Commit) -> Prepared {
         timeline: Timeline::first(Nonce::from_bytes([0; 16]), 1),
         changed: Revision::from_etcd(1).unwrap(),
     };
-    Prepared::new(&Keys::new(Prefix::default()), known, commit)
+    Prepared::new(
+        &Keys::new(Prefix::default()),
+        known,
+        std::slice::from_ref(commit),
+    )
 }
 
 #[test]
@@ -170,7 +174,7 @@ fn a_batch_takes_no_two_members_that_share_a_key() {
     let again = prepare(&commit(1, 1, 0));
     assert!(batch.members()[0].conflicts_with(&again));
     let back = batch.try_add(again).unwrap_err();
-    assert_eq!(*back.resource(), resource(1));
+    assert_eq!(back.resources(), [resource(1)]);
 
     let mut second = commit(2, 0, 0);
     second.incidents = vec![incident("inc-1")];

@@ -8,12 +8,13 @@ use crate::domain::request::{
     Afterwards, Complete, EndedRounds, Fence, Intent, Left, Lookup, Purpose, Reserve, Resolve,
     Ride, Running, Transition, Ttl,
 };
+use crate::domain::together::ReserveTogether;
 use crate::domain::token::FencingToken;
 use crate::engine::{Counted, Fault};
 use crate::proto::v1 as pb;
 use crate::proto::v1::intent::Content;
 
-use super::{at, intent, present, refused, result, span};
+use super::{at, intent, present, refused, result, span, together};
 
 /// Largest JSON content that is digested between other calls, in bytes. A larger one takes milliseconds, and goes to a thread
 /// where nobody waits behind it.
@@ -24,6 +25,8 @@ const JSON_BYTES_INLINE_MAX: usize = 64 * 1024;
 pub(crate) enum Reserving {
     /// A round of its own.
     New(Reserve),
+    /// A round of several resources.
+    Together(ReserveTogether),
     /// A claim on a round that the caller has.
     Ride(Box<Ride>),
 }
@@ -33,6 +36,7 @@ impl Reserving {
     pub(crate) fn intent(&self) -> Option<(&ResourceId, &Intent)> {
         match self {
             Self::New(ask) => Some((&ask.resource, ask.intent.as_deref()?)),
+            Self::Together(_) => None,
             Self::Ride(ask) => Some((ask.reservation.resource(), &ask.intent)),
         }
     }
@@ -41,14 +45,23 @@ impl Reserving {
 /// Reads a Reserve. `peer` names the caller where it does not name itself; `counted` says what of its content counts, and how
 /// long a claim of the event lasts.
 pub(crate) fn reserve(
-    request: pb::ReserveRequest,
+    mut request: pb::ReserveRequest,
     peer: &str,
     counted: impl FnOnce(&Kind, Option<&EventName>) -> Counted,
 ) -> Result<Reserving, Fault> {
-    let named = resource(request.resource)?;
+    let named = resource(request.resource.take())?;
     let attempt = at("request_id", RequestId::parse(&request.request_id))?;
+    if !request.also.is_empty() {
+        return together::reserve(named, attempt, &request, peer).map(Reserving::Together);
+    }
     if let Some(text) = present(&request.reservation_id) {
         let reservation = reservation_of(&named, text)?;
+        if reservation.is_of_several() {
+            return Err(refused(
+                "reservation_id",
+                "is that of several resources, under which nothing can be claimed: an operation belongs to one",
+            ));
+        }
         if request.ttl.is_some() {
             return Err(refused(
                 "ttl",
@@ -94,12 +107,17 @@ pub(crate) fn reserve(
         resource: named,
         request: attempt,
         ttl: at("ttl", ttl)?,
-        holder: match present(&request.holder) {
-            Some(name) => Some(at("holder", Holder::parse(name))?),
-            None => Holder::parse(peer).ok(),
-        },
+        holder: holder(&request.holder, peer)?,
         intent,
     }))
+}
+
+/// Who will hold what is asked for.
+pub(super) fn holder(said: &str, peer: &str) -> Result<Option<Holder>, Fault> {
+    match present(said) {
+        Some(name) => Ok(Some(at("holder", Holder::parse(name))?)),
+        None => Ok(Holder::parse(peer).ok()),
+    }
 }
 
 /// What a Transition asks for.
@@ -143,6 +161,9 @@ pub(crate) fn transition(
             "release",
             "must be absent without a reservation_id: there is no reservation to end or to keep",
         ));
+    }
+    if let Some(reservation) = &reservation {
+        together::check_transition(reservation, afterwards, request.intent.is_some())?;
     }
     let outcome = present(&request.outcome_event)
         .map(|event| at("outcome_event", EventName::parse(event)))
@@ -277,10 +298,10 @@ fn reservation(text: &str) -> Result<ReservationId, Fault> {
     at("reservation_id", ReservationId::parse(text))
 }
 
-/// A reservation that must be of the resource that the request names.
+/// A reservation that must be of the resource that the request names. Which resources one of several has, only their records say.
 fn reservation_of(resource: &ResourceId, text: &str) -> Result<ReservationId, Fault> {
     let reservation = reservation(text)?;
-    if reservation.resource() != resource {
+    if reservation.resource() != resource && !reservation.is_of_several() {
         return Err(refused(
             "reservation_id",
             "is that of another resource than `resource`",
@@ -293,8 +314,13 @@ pub(super) fn resource(resource: Option<pb::Resource>) -> Result<ResourceId, Fau
     let Some(resource) = resource else {
         return Err(refused("resource", "is required"));
     };
-    let kind = at("resource.kind", Kind::parse(&resource.kind))?;
-    at("resource.id", ResourceId::new(kind, &resource.id))
+    named("resource", &resource)
+}
+
+/// A resource at this place of the request.
+pub(super) fn named(field: &str, resource: &pb::Resource) -> Result<ResourceId, Fault> {
+    let kind = at(&format!("{field}.kind"), Kind::parse(&resource.kind))?;
+    at(&format!("{field}.id"), ResourceId::new(kind, &resource.id))
 }
 
 /// Whether reading a Reserve takes so long that it should not be done between other calls.

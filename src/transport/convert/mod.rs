@@ -13,6 +13,7 @@ mod result;
 mod span;
 pub(super) mod story;
 pub(super) mod stream;
+mod together;
 pub(super) mod wait;
 
 use crate::domain::invalid::Invalid;

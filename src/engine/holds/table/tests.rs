@@ -22,6 +22,7 @@ fn entry(name: &str, ttl: Duration, arrived: Boottime, certain: Option<Boottime>
             ttl: Ttl::parse(Some(ttl)).unwrap(),
             lease: LeaseId(7),
             attempt: 0,
+            several: false,
         },
         granted: None,
     };

@@ -2,6 +2,7 @@ use super::*;
 use crate::domain::ids::{Mark, RequestId};
 use crate::domain::record::{LeaseId, PastRound, Round};
 use crate::domain::request::Ttl;
+use crate::domain::together::Company;
 
 fn at(revision: i64) -> Revision {
     Revision::from_etcd(revision).unwrap()
@@ -24,6 +25,7 @@ fn record(name: u8, over: Option<RoundEnd>, past: &[(u8, RoundEnd)]) -> Record {
         over,
         claimed: None,
         claims: 0,
+        company: Company::Alone,
     };
     let past = past.iter().map(|(name, end)| PastRound {
         nonce: nonce(*name),
