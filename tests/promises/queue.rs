@@ -457,8 +457,9 @@ async fn what_was_turned_away_because_others_waited_is_not_granted_when_it_arriv
             None,
             "it arrived late, and was granted"
         );
-        // Nor is anything granted to whoever has left the queue.
+        // Nor is anything granted to whoever has left the queue. Its sidecar answers this once that is settled.
         hand_off.deliver().await;
+        assert_eq!(two.live(resource).await, None);
         assert_eq!(one.live(resource).await, None);
         one.hold(&reserve(resource)).await;
     }
