@@ -68,7 +68,7 @@ enum Tried {
     /// It is not known; the reason is for the log.
     Failed(String),
     /// It is over.
-    Over(Decision),
+    Over(Box<Decision>),
 }
 
 impl Holds {
@@ -198,7 +198,7 @@ impl Holds {
                 let mut table = self.table();
                 if let Some(entry) = table.remove(due.id) {
                     self.doing.lost.fetch_add(1, Ordering::Relaxed);
-                    entry.tell(HoldNews::Lost(Box::new(decision)));
+                    entry.tell(HoldNews::Lost(decision));
                 }
                 table.has_due()
             }
@@ -272,7 +272,7 @@ impl Holds {
         let asking = self.ask(&resource, Ask::Check(reservation));
         match tokio::time::timeout(limit, asking).await {
             Ok(Ok(Answer::Held(..))) => Ok(()),
-            Ok(Ok(other)) => Err(Tried::Over(judged(other))),
+            Ok(Ok(other)) => Err(Tried::Over(Box::new(judged(other)))),
             Ok(Err(fault)) => Err(Tried::Failed(fault.to_string())),
             Err(_) => Err(Tried::Failed(Fault::DeadlinePassed.to_string())),
         }
