@@ -32,6 +32,8 @@ const PATIENT_CALL: Duration = Duration::from_secs(15);
 /// Callers that want overlapping sets at once, and how often each gets its own.
 const CALLERS: usize = 8;
 const ROUNDS: usize = 8;
+/// Callers that ask the same lane again and again.
+const CROWD: usize = 64;
 /// How long such a caller waits before it asks again: the holds here last no time.
 const ASK_AGAIN: Duration = Duration::from_millis(3);
 /// More questions than this for each grant would be no progress.
@@ -415,6 +417,51 @@ async fn a_lane_under_load_is_lent_and_goes_on(backend: Backend) {
     applied(&one.transition(&ask(&b, "after").to("shut")).await);
 }
 
+// Neither waits for all of the others, however many go on coming.
+async fn requests_and_borrowers_of_a_lane_take_turns(backend: Backend) {
+    let one = backend.sidecar().await;
+    let [a, b] = fresh_resources();
+    applied(&one.transition(&create(&b, "open")).await);
+    let over = Arc::new(AtomicBool::new(false));
+    // More than one commit takes: some always wait.
+    let requests = (0..CROWD).map(|_| {
+        let (one, b, over) = (one.clone(), b.clone(), Arc::clone(&over));
+        tokio::spawn(async move {
+            while !over.load(Ordering::SeqCst) {
+                one.inspect(&b).await;
+            }
+        })
+    });
+    let requests: Vec<_> = requests.collect();
+    let both = together(&[a.clone(), b.clone()]);
+    let grant = tokio::time::timeout(PATIENT_CALL, one.hold_together(&both)).await;
+    let grant = grant.expect("a borrower gets its turn");
+    over.store(true, Ordering::SeqCst);
+    for request in join_all(requests).await {
+        request.unwrap();
+    }
+    over.store(false, Ordering::SeqCst);
+    let borrowers = (0..CROWD).map(|_| {
+        let (one, over) = (one.clone(), Arc::clone(&over));
+        let both = [a.clone(), b.clone()];
+        tokio::spawn(async move {
+            while !over.load(Ordering::SeqCst) {
+                one.reserve_together(&together(&both)).await;
+            }
+        })
+    });
+    let borrowers: Vec<_> = borrowers.collect();
+    for _ in 0..10 {
+        let asked = tokio::time::timeout(PATIENT_CALL, one.inspect(&a)).await;
+        let live = asked.expect("a request gets its turn").live.unwrap();
+        assert_eq!(live.token, grant.token);
+    }
+    over.store(true, Ordering::SeqCst);
+    for borrower in join_all(borrowers).await {
+        borrower.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reservation_of_several_outlives_the_process_that_granted_it() {
     bounded(Box::pin(async {
@@ -479,4 +526,5 @@ engines! {
     sixteen_are_one_reservation,
     whoever_leaves_while_waiting_for_one_lane_gives_the_others_back,
     a_lane_under_load_is_lent_and_goes_on,
+    requests_and_borrowers_of_a_lane_take_turns,
 }
