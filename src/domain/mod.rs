@@ -13,4 +13,5 @@ pub mod outcome;
 pub mod record;
 pub mod request;
 pub mod retention;
+pub mod timeline;
 pub mod token;

@@ -264,6 +264,8 @@ fn after_keepalive(fault: Fault) -> Fault {
         | Fault::MachineChanged { .. }
         | Fault::LimitMet { .. }
         | Fault::NoSuchIncident
+        | Fault::Halted { .. }
+        | Fault::TimelineSuperseded
         | Fault::DeadlinePassed
         | Fault::UnknownOutcome { .. }
         | Fault::CorruptRecord => fault,

@@ -18,8 +18,13 @@ mod refer;
 mod strategies;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 use prost::Message;
+
+pub(super) use timeline::{
+    decode_start, decode_timeline, encode_probe, encode_start, encode_timeline,
+};
 
 use super::StoreError;
 use super::clock::StoredClock;
@@ -31,7 +36,6 @@ use crate::domain::invalid::Invalid;
 use crate::domain::machine::Filed;
 use crate::domain::record::{Operation, Record};
 use crate::domain::retention::StoreTime;
-use crate::domain::token::Timeline;
 use crate::proto::store_v1 as pb;
 
 /// How every value begins, less its format and kind. No text in UTF-8 does.
@@ -56,6 +60,8 @@ enum RecordKind {
     Clock,
     Sweep,
     Machine,
+    Probe,
+    TimelineStart,
 }
 
 impl RecordKind {
@@ -70,6 +76,8 @@ impl RecordKind {
             Self::Clock => 7,
             Self::Sweep => 8,
             Self::Machine => 9,
+            Self::Probe => 10,
+            Self::TimelineStart => 11,
         }
     }
 
@@ -83,27 +91,10 @@ impl RecordKind {
             Self::Clock => "a clock",
             Self::Sweep => "a sweep",
             Self::Machine => "a machine",
+            Self::Probe => "a probe",
+            Self::TimelineStart => "the start of a timeline",
         }
     }
-}
-
-pub(super) fn encode_timeline(key: &Key, timeline: &Timeline) -> Vec<u8> {
-    let message = pb::Timeline {
-        id: nonce_bytes(timeline.id),
-        base: timeline.base,
-        min_token: timeline.min_token,
-    };
-    seal(key, RecordKind::Timeline, &message)
-}
-
-pub(super) fn decode_timeline(key: &Key, value: &[u8]) -> Result<Timeline, StoreError> {
-    open(key, RecordKind::Timeline, value, |message: pb::Timeline| {
-        Ok(Timeline {
-            id: nonce("id", &message.id)?,
-            base: message.base,
-            min_token: message.min_token,
-        })
-    })
 }
 
 pub(super) fn encode_record(key: &Key, record: &Record) -> Vec<u8> {

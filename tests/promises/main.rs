@@ -28,6 +28,8 @@ mod old_rounds;
 mod once;
 mod one_commit;
 mod operators;
+mod restores;
+mod restores_seen;
 mod retention;
 mod seam;
 mod spill;

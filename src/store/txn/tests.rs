@@ -12,6 +12,7 @@ use crate::domain::incident::Incident;
 use crate::domain::judge::Gone;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{Deliveries, LeaseId, Operation, Raised, Record};
+use crate::domain::timeline::Stored;
 use crate::domain::token::Timeline;
 use crate::store::keys::Prefix;
 
@@ -88,7 +89,7 @@ fn commit(id: usize, operations: usize, body: usize) -> Commit {
 
 fn prepare(commit: &Commit) -> Prepared {
     let known = Known {
-        timeline: Timeline::first(Nonce::from_bytes([0; 16]), 1),
+        stored: Stored::first(Timeline::first(Nonce::from_bytes([0; 16]), 1)),
         changed: Revision::from_etcd(1).unwrap(),
     };
     Prepared::new(&Keys::new(Prefix::default()), known, commit)

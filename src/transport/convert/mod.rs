@@ -10,6 +10,7 @@ pub(super) mod page;
 mod result;
 mod span;
 pub(super) mod story;
+pub(super) mod timeline;
 pub(super) mod wait;
 
 use crate::domain::invalid::Invalid;
