@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::proto::PbResponseHeader;
+use etcd_client::proto::{PbResponseHeader, PbResponseOp, PbTxnOpResponse};
 use etcd_client::{
     GetResponse, LeaseGrantResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse, TxnResponse,
 };
@@ -18,12 +18,31 @@ use tokio::time::Instant;
 /// A reply of etcd, and where it stood if the reply is linearizable.
 pub(super) trait Replied {
     fn linearizable(&self) -> Option<&PbResponseHeader>;
+
+    /// Whether it tells of a write, which is what made its revision.
+    fn wrote(&self) -> bool {
+        false
+    }
 }
 
 impl Replied for TxnResponse {
     fn linearizable(&self) -> Option<&PbResponseHeader> {
         self.0.header.as_ref()
     }
+
+    fn wrote(&self) -> bool {
+        has_put(&self.0.responses)
+    }
+}
+
+/// A put always makes a revision; a deletion of what is not there does not.
+fn has_put(responses: &[PbResponseOp]) -> bool {
+    responses.iter().any(|response| match &response.response {
+        Some(PbTxnOpResponse::ResponsePut(_)) => true,
+        Some(PbTxnOpResponse::ResponseTxn(nested)) => has_put(&nested.responses),
+        Some(PbTxnOpResponse::ResponseRange(_) | PbTxnOpResponse::ResponseDeleteRange(_))
+        | None => false,
+    })
 }
 
 // No read of ours is serializable.
@@ -106,7 +125,7 @@ impl Revisions {
             return Ok(());
         };
         let (revision, cluster) = (unsigned(header.revision), header.cluster_id);
-        if let Some(wrong) = asked.contradicted_by(revision, cluster) {
+        if let Some(wrong) = asked.contradicted_by(revision, cluster, reply.wrote()) {
             self.suspect();
             return Err(wrong);
         }
@@ -173,15 +192,15 @@ impl Revisions {
 }
 
 impl Position {
-    /// Why an etcd that was here cannot be there.
-    pub(super) fn contradicted_by(&self, revision: u64, cluster: u64) -> Option<String> {
+    /// Why an etcd that was here cannot be there. A write that was asked for later comes at a later revision.
+    fn contradicted_by(&self, revision: u64, cluster: u64, wrote: bool) -> Option<String> {
         if self.cluster != 0 && cluster != self.cluster {
             return Some(format!(
                 "it is of another cluster: {cluster:x} instead of {:x}",
                 self.cluster
             ));
         }
-        let behind = revision < self.revision;
+        let behind = revision < self.revision || (wrote && revision == self.revision);
         behind.then(|| {
             format!(
                 "it is at revision {revision}, and etcd had come to {}",
@@ -200,13 +219,15 @@ mod tests {
     use super::*;
 
     fn at(revision: i64, cluster_id: u64) -> TxnResponse {
-        let mut reply = etcd_client::proto::PbTxnResponse::default();
-        reply.header = Some(PbResponseHeader {
+        let header = PbResponseHeader {
             revision,
             cluster_id,
             ..PbResponseHeader::default()
-        });
-        TxnResponse(reply)
+        };
+        TxnResponse(etcd_client::proto::PbTxnResponse {
+            header: Some(header),
+            ..Default::default()
+        })
     }
 
     #[tokio::test]
@@ -223,6 +244,27 @@ mod tests {
         assert!(revisions.heard(now, &at(9, 1)).is_err());
         assert!(revisions.suspected());
         assert_eq!(revisions.position(), now, "what is not true is not learned");
+    }
+
+    #[tokio::test]
+    async fn a_write_comes_later_than_all_that_was_known_before_it() {
+        let revisions = Revisions::new();
+        revisions.heard(revisions.position(), &at(10, 1)).unwrap();
+        let mut write = at(10, 1);
+        let put = PbTxnOpResponse::ResponsePut(etcd_client::proto::PbPutResponse::default());
+        let put = PbResponseOp {
+            response: Some(put),
+        };
+        let nested = etcd_client::proto::PbTxnResponse {
+            responses: vec![put],
+            ..Default::default()
+        };
+        write.0.responses = vec![PbResponseOp {
+            response: Some(PbTxnOpResponse::ResponseTxn(nested)),
+        }];
+        assert!(revisions.heard(revisions.position(), &write).is_err());
+        write.0.header.as_mut().unwrap().revision = 11;
+        revisions.heard(revisions.position(), &write).unwrap();
     }
 
     #[tokio::test]

@@ -145,7 +145,8 @@ fn proof(
 ) -> Option<Halt> {
     let header = reply.header.as_ref()?;
     let revision = unsigned(header.revision);
-    if revision < position.revision {
+    // The write was asked for after that was known, so that it has to come later.
+    if revision <= position.revision {
         return Some(Halt::WentBack {
             known: position.revision,
             found: revision,

@@ -17,6 +17,7 @@ mod crash;
 mod doors;
 mod exclusive;
 mod fence;
+mod health;
 mod incidents;
 mod lanes;
 mod leases;
