@@ -46,6 +46,7 @@
 //! | evidence | a result that was not taken, though its effect may have run; kept in the incident |
 //! | waiter | a call that stays while its operation is in progress; all of one operation have one follower |
 //! | timeline | the history since the store was last restored; owns the base of the tokens |
+//! | halt | that nothing is judged in a timeline until a person has started the next one |
 
 pub mod cli;
 pub mod config;
