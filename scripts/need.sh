@@ -2,7 +2,7 @@
 # Installs what is missing, and only that.
 #   need.sh build   what `cargo build` needs: a linker and protoc
 #   need.sh lint    and rustfmt, clippy, buf
-#   need.sh test    and etcd, curl, Python with the packages of the example
+#   need.sh test    and etcd, etcdctl, curl, Python with the packages of the example
 #   need.sh bench   what `cargo build` needs, etcd, and what is measured beside it: Redis, PostgreSQL
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -100,9 +100,15 @@ need_etcd() {
     command -v etcd >/dev/null || { say "etcd was installed and is not found in PATH"; exit 1; }
 }
 
+need_etcdctl() {
+    # Backups are made and restored with it.
+    need etcdctl etcd-client
+}
+
 need_test() {
     need_lint
     need_etcd
+    need_etcdctl
     need curl curl
 }
 

@@ -52,6 +52,7 @@
 //! | hold | a stream of one holder, whose reservations are renewed for as long as it is open |
 //! | bound | until when a reservation is certainly held; past it nobody relies on it |
 //! | timeline | the history since the store was last restored; owns the base of the tokens |
+//! | halt | that nothing is judged in a timeline until a person has started the next one |
 
 pub mod cli;
 pub mod config;

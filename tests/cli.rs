@@ -667,6 +667,45 @@ impl OperatorService for TwoPages {
         }))
     }
 
+    async fn start_timeline(
+        &self,
+        request: Request<pb::StartTimelineRequest>,
+    ) -> Result<Response<pb::StartTimelineResponse>, Status> {
+        let asked = request.into_inner();
+        if asked.above == 0 {
+            return Err(Status::aborted("somebody else"));
+        }
+        Ok(Response::new(pb::StartTimelineResponse {
+            timeline: Some(pb::Timeline {
+                timeline_id: asked.reason,
+                base: asked.above,
+                min_token: asked.above + 1,
+            }),
+            ended_reservations: 3,
+        }))
+    }
+
+    async fn get_timeline(
+        &self,
+        _: Request<pb::GetTimelineRequest>,
+    ) -> Result<Response<pb::GetTimelineResponse>, Status> {
+        Ok(Response::new(pb::GetTimelineResponse {
+            timeline: Some(pb::Timeline {
+                timeline_id: "now".into(),
+                base: 10,
+                min_token: 0,
+            }),
+            halted: "it went\u{1b}[2J back".into(),
+            halt_time: None,
+            starts: vec![pb::TimelineStart {
+                timeline_id: "before".into(),
+                started_by: "ann".into(),
+                reason: "a disk was lost".into(),
+                ..pb::TimelineStart::default()
+            }],
+        }))
+    }
+
     /// Tells in the explanation what it was asked.
     async fn resolve_operation(
         &self,
@@ -712,6 +751,38 @@ async fn counts_are_told_with_what_they_are_made_of() {
     assert_eq!(json["startTime"], "1970-01-01T00:00:07Z");
     let said = fencepost(&["counts", "--admin-socket", "none"]).await;
     assert_eq!(said.exit, 2, "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeline_is_started_with_a_reason_and_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = operator(dir.path());
+    let admin = |words: &'static [&'static str]| {
+        let socket = socket.clone();
+        async move { fencepost(&[&["admin"], words, &["--admin-socket", &socket]].concat()).await }
+    };
+    let without = admin(&["start-timeline"]).await;
+    assert_eq!(without.exit, 2, "{}", without.err);
+    assert!(without.err.contains("--reason"), "{}", without.err);
+    let started = admin(&["start-timeline", "--reason", "restored", "--above", "41"]).await;
+    assert_eq!(started.exit, 0, "{}", started.err);
+    let rows = ["restored", "above 41", "3 reservations"];
+    assert!(
+        rows.iter().all(|row| started.out.contains(row)),
+        "{}",
+        started.out
+    );
+    let unknown = admin(&["start-timeline", "--reason", "restored"]).await;
+    assert_eq!(unknown.exit, 75, "{}", unknown.err);
+    for above in ["0", "-1", "x"] {
+        let words = [&["start-timeline", "--reason", "r", "--above", above][..]];
+        let said = fencepost(&[&["admin"], words[0], &["--admin-socket", &socket]].concat()).await;
+        assert_eq!(said.exit, 2, "{}", said.err);
+    }
+    let now = admin(&["timeline"]).await;
+    assert_eq!(now.exit, 10, "halted is no success: {}", now.err);
+    let rows = ["it went\\u{1b}[2J back", "a disk was lost", "ann"];
+    assert!(rows.iter().all(|row| now.out.contains(row)), "{}", now.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]

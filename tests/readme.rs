@@ -492,6 +492,9 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| resources swept at once; operations of one swept in one commit | {SWEPT_AT_ONCE_MAX}; {SWEPT_OPERATIONS_MAX} |",
         "| a story: operations, incidents, names in a sentence; operations in keys of their own looked at | \
          {OPERATIONS_TOLD_MAX}, {INCIDENTS_TOLD_MAX}, {NAMES_TOLD_MAX}; {APART_LOOKED_AT_MAX} |",
+        "| reservations removed in one transaction when a timeline is started; starts shown | {REMOVED_AT_ONCE}; \
+         {STARTS_TOLD_MAX} |",
+        "| base of a timeline | 2^53 - 1 - 2^46 |",
         "| machine file | {FILE_BYTES_MAX/1024} KiB, {STATES_MAX} states, {EVENTS_MAX} events |",
         "| kinds with a machine in force; names and former digest rules that all versions of one remember | {MACHINES_MAX}; {SUCCESSORS_MAX} |",
         "| log lines of one kind of trouble | {LINES_MAX} a second, the rest counted |",

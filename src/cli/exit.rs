@@ -12,7 +12,7 @@ const MEANINGS: [(u8, &str); 12] = [
         "serve, dev: the sidecar could not start; demo: a scene came out wrong",
     ),
     (2, "the command line cannot be understood"),
-    (10, "RETRY: not now"),
+    (10, "RETRY: not now; admin timeline: everything is halted"),
     (11, "REFUSE: no, and asking again will not help"),
     (12, "ABANDON: the round is over"),
     (

@@ -20,6 +20,7 @@ pub mod serve;
 mod session;
 mod stream;
 mod table;
+mod timeline;
 mod transition;
 mod trouble;
 mod values;
@@ -96,6 +97,9 @@ enum Command {
     /// Say what was found out about an operation that was interrupted, over the sidecar's admin socket
     #[command(after_help = exit::of_a_question(&[10, 11]))]
     Resolve(Box<resolve::ResolveArgs>),
+    /// What is done with the store as a whole, over the sidecar's admin socket
+    #[command(subcommand, after_help = exit::of_a_question(&[10]))]
+    Admin(timeline::AdminCommand),
     /// Check, show, draw and compare machine files, and put them in force
     #[command(subcommand, after_help = exit::of_a_question(&[]))]
     Machine(machine::MachineCommand),
@@ -182,6 +186,7 @@ async fn run(command: Command) -> ExitCode {
         Command::Counts(args) => args.run().await,
         Command::Explain(args) => args.run().await,
         Command::Resolve(args) => args.run().await,
+        Command::Admin(command) => command.run().await,
         Command::Machine(command) => command.run().await,
         Command::Proto(args) => args.run(),
     };

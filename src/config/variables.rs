@@ -7,6 +7,7 @@ use super::setting::VARIABLES;
 
 /// What the client commands read.
 const CLIENT_VARIABLES: &[&str] = &[
+    "FENCEPOST_ABOVE",
     "FENCEPOST_ADDR",
     "FENCEPOST_AFTER_REVISION",
     "FENCEPOST_ALSO",

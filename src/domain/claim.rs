@@ -68,6 +68,8 @@ pub struct Claim {
     pub round: Nonce,
     /// Whose round that is.
     pub seat: Seat,
+    /// The base of the timeline that it was granted in.
+    pub base: u64,
     /// How many attempts have begun, this one included.
     pub attempts: u32,
     /// When the operation was first claimed, in milliseconds since 1970.

@@ -14,6 +14,7 @@ pub mod record;
 pub mod renewal;
 pub mod request;
 pub mod retention;
+pub mod timeline;
 pub mod together;
 pub mod token;
 pub mod waiter;

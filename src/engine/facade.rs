@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::DropGuard;
 use tracing::{error, warn};
 use uuid::Uuid;
@@ -21,6 +21,7 @@ use super::lanes::Lanes;
 use super::laws::Laws;
 use super::leases::Leases;
 use super::narrow_keys::NarrowKeys;
+use super::pulse::{Health, Pulse};
 use super::reader::Reader;
 use super::sparing::Sparing;
 use super::store_clock::StoreClock;
@@ -35,7 +36,7 @@ pub use crate::domain::judge::OperationState;
 use crate::domain::judge::{Answer, Ask};
 use crate::domain::request::{Complete, Fence, Lookup, Resolve, Transition};
 use crate::domain::retention::Keeping;
-use crate::store::{Store, StoreError};
+use crate::store::{NotApplied, Store, StoreError};
 
 /// When to ask again while the sidecar is going down: another one, or the next, will be there.
 pub(super) const STOPPING_RETRY: Duration = Duration::from_secs(1);
@@ -108,6 +109,7 @@ pub struct Engine {
     sweeper: Sweeper,
     pub(super) waiting: Waiting,
     pub(super) holds: Holds,
+    health: watch::Receiver<Health>,
     /// With the last handle the background tasks end, and lanes that still settle an outcome that nobody waits for.
     _end: Arc<DropGuard>,
 }
@@ -123,7 +125,12 @@ impl Engine {
             leases: Leases::start(store.clone(), strain.clone(), &tasks),
             tally: Tally::start(store.clone(), &tasks),
             narrow_keys: NarrowKeys::default(),
-            clock: StoreClock::new(options.clock, options.keeping, store.clock_at_opening()),
+            clock: StoreClock::new(
+                options.clock,
+                options.keeping,
+                store.clock_at_opening(),
+                store.timeline(),
+            ),
             counts: Counts::since(wall_clock_ms()),
             kept_something: AtomicBool::default(),
             laws: Laws::start(store.clone(), &tasks),
@@ -136,7 +143,10 @@ impl Engine {
         let lanes = Arc::new(Lanes::new(Arc::clone(&shared), options.lanes_max));
         let sweeper = Sweeper::new(Arc::clone(&shared), Arc::clone(&lanes));
         tasks.spawn_background(sweeper.clone().run());
+        let (pulse, health) = Pulse::new(shared.store.clone(), shared.leases.clone());
+        tasks.spawn_background(pulse.run());
         Self {
+            health,
             sweeper,
             waiting: Waiting::new(Arc::clone(&shared), Arc::clone(&lanes)),
             holds: Holds::start(Arc::clone(&shared), Arc::clone(&lanes), strain),
@@ -220,6 +230,11 @@ impl Engine {
                 unreachable!("an inspection is answered by a snapshot, not by {other:?}")
             }
         }
+    }
+
+    /// Whether calls can be answered, as it is found out.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.clone()
     }
 
     /// What became of deliveries since this sidecar started, and when that was, in milliseconds since 1970.
@@ -383,6 +398,10 @@ pub(super) fn question_failed(error: &StoreError) -> Fault {
             error!(key, reason, "a record cannot be trusted");
             Fault::CorruptRecord
         }
+        StoreError::NotApplied {
+            reason: NotApplied::Halted(halt),
+            ..
+        } => Fault::Halted { halt: *halt },
         StoreError::NotApplied { .. } | StoreError::Indeterminate { .. } => {
             warn!(%error, "etcd did not answer a question");
             Fault::StoreUnavailable {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::domain::ids::Kind;
 use crate::domain::judge::Unlawful;
 use crate::domain::machine::MachineVersion;
+use crate::domain::timeline::Halt;
 
 /// When to ask again once the machine of a kind has become known.
 const LAW_RETRY: Duration = Duration::from_millis(50);
@@ -89,6 +90,20 @@ pub enum Fault {
         /// When to ask again.
         retry_after: Duration,
     },
+    /// Nothing is judged until a person has started a new timeline.
+    #[error(
+        "Fencepost has halted: {halt}. Nothing is granted, judged or told until a person has run `fencepost admin \
+         start-timeline`; ask again later with the same ids"
+    )]
+    Halted {
+        /// Why.
+        halt: Halt,
+    },
+    /// Somebody else has started a timeline meanwhile.
+    #[error(
+        "somebody else has started a timeline meanwhile, and this one is not in force; look, and start another if need be"
+    )]
+    TimelineSuperseded,
     /// The sidecar is going down; nothing was done.
     #[error("this sidecar is stopping; nothing was done, ask again with the same ids")]
     Stopping {
@@ -128,6 +143,8 @@ impl Fault {
             | Self::MachineMismatch { .. }
             | Self::LimitMet { .. }
             | Self::NoSuchIncident
+            | Self::Halted { .. }
+            | Self::TimelineSuperseded
             | Self::Stopping { .. }
             | Self::DeadlinePassed
             | Self::UnknownOutcome { .. }

@@ -263,6 +263,8 @@ fn after_keepalive(fault: Fault) -> Fault {
         | Fault::LimitMet { .. }
         | Fault::NoSuchIncident
         | Fault::RenewalsLate { .. }
+        | Fault::Halted { .. }
+        | Fault::TimelineSuperseded
         | Fault::DeadlinePassed
         | Fault::UnknownOutcome { .. }
         | Fault::CorruptRecord => fault,

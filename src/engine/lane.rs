@@ -25,7 +25,7 @@ use crate::domain::decision::{IncidentId, Rule};
 use crate::domain::ids::ResourceId;
 use crate::domain::judge::{Answer, Ask, FOLD_REQUESTS_MAX, Standing};
 use crate::domain::token::Timeline;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// Requests that may wait in one lane, and borrowers.
 const LANE_QUEUE_MAX: usize = 4 * 1024;
@@ -82,6 +82,14 @@ pub(super) enum Lending {
 }
 
 impl Shared {
+    /// Goes back to what the store's clock says in the timeline in force.
+    pub(super) async fn follow_clock(&self) -> Result<(), StoreError> {
+        let read = self.store.read_clock().await?;
+        self.clock
+            .begin_anew(read.timeline, read.clock.map(|(said, _)| said.now_ms));
+        Ok(())
+    }
+
     /// Answers a request, and gives back the lease that it brought along if that is certainly unused.
     pub(super) fn answer(&self, ticket: Ticket, answer: Result<Answer, Fault>) {
         if let Some(resource) = ticket.ask.delivered()

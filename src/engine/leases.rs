@@ -155,6 +155,21 @@ impl Leases {
         }
     }
 
+    /// Forgets leases that are ready and rounds that were granted here: another timeline is in force, so the rounds are over,
+    /// and etcd may know nothing of the leases.
+    pub(super) fn drop_ready(&self) {
+        let mut pool = self.lock();
+        let Pool {
+            classes,
+            known,
+            held,
+        } = &mut *pool;
+        for lease in classes.values_mut().flat_map(|class| class.ready.drain(..)) {
+            known.remove(&lease);
+        }
+        held.clear();
+    }
+
     /// Notes that a round was seen to be over.
     pub(super) fn lost(&self, round: Nonce) {
         let mut pool = self.lock();

@@ -136,6 +136,11 @@ impl<'a> Round<'a> {
         if self.tickets.is_empty() {
             return Next::Done;
         }
+        if let Some(halt) = self.shared.store.halt() {
+            // What is remembered belongs to a history that may have been lost.
+            self.fail_all(&Fault::Halted { halt });
+            return Next::Done;
+        }
         let in_force = self.shared.store.timeline();
         if in_force != self.timeline {
             // Another lane, or a read of this one, found it replaced: nothing that is remembered counts any more.
@@ -143,6 +148,11 @@ impl<'a> Round<'a> {
             self.standing = None;
             self.fresh = false;
             self.law_found = None;
+        }
+        if !self.shared.clock.is_of(self.timeline)
+            && let Err(error) = Box::pin(self.shared.follow_clock()).await
+        {
+            return Box::pin(self.unanswered(error)).await;
         }
         if let Err(error) = self.look_up_law().await {
             return Box::pin(self.unanswered(error)).await;

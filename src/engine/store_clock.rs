@@ -12,6 +12,7 @@ use tracing::error;
 use super::clock::{Boottime, Clock};
 use super::sweeper::look_every;
 use crate::domain::retention::{CLOCK_BOUND, Keeping, StoreTime, When};
+use crate::domain::token::Timeline;
 use crate::store::StoredClock;
 
 /// A sidecar may know of so many looks more than one that has just come: one look's time that was not written down because
@@ -34,6 +35,8 @@ struct Known {
     at: Boottime,
     /// The time of day when it was last looked at, and the moment of that look.
     wall: (u64, Boottime),
+    /// The timeline in which it said so: a store that is restored goes back, and its clock with it.
+    timeline: Timeline,
 }
 
 /// Whether the time of day here can be right.
@@ -46,12 +49,18 @@ pub(super) enum Wall {
 }
 
 impl StoreClock {
-    pub(super) fn new(clock: Clock, keeping: Keeping, opened: StoredClock) -> Self {
+    pub(super) fn new(
+        clock: Clock,
+        keeping: Keeping,
+        opened: StoredClock,
+        timeline: Timeline,
+    ) -> Self {
         let at = clock.boottime();
         let known = Known {
             said_ms: opened.now_ms,
             at,
             wall: (clock.wall_ms(), at),
+            timeline,
         };
         let known = Arc::new(Mutex::new(known));
         let store_clock = Self {
@@ -100,6 +109,27 @@ impl StoreClock {
         }
     }
 
+    /// Whether what is known was said in this timeline.
+    pub(super) fn is_of(&self, timeline: Timeline) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.timeline == timeline
+    }
+
+    /// Goes back to what the clock says in another timeline. It went back with the store, and what is stored from now on is
+    /// measured by it: a sidecar that stayed ahead would remove what another one has just stored. `None`: there is no clock.
+    pub(super) fn begin_anew(&self, timeline: Timeline, said_ms: Option<u64>) {
+        let now = self.clock.boottime();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.timeline == timeline {
+            return;
+        }
+        known.timeline = timeline;
+        if let Some(said_ms) = said_ms {
+            known.said_ms = said_ms;
+            known.at = now;
+        }
+    }
+
     /// Goes back to what the clock in etcd says: while nothing is stored that has an end, no time is counted. Else a sidecar
     /// that had been idle for long would be far ahead of one that comes, and remove what that one has just stored. Answers
     /// how much is not counted, in milliseconds.
@@ -112,6 +142,11 @@ impl StoreClock {
         known.said_ms = said_ms;
         known.at = now;
         reckoned.saturating_sub(said_ms)
+    }
+
+    /// Whether the time of day here is certainly too early.
+    pub(super) fn wall_is_behind(&self) -> bool {
+        self.now_ms().saturating_sub(self.clock.wall_ms()) > milliseconds(CLOCK_BOUND)
     }
 
     /// Compares the time of day with what is known, and says loudly if it cannot be right. Retention does not follow it, but
@@ -150,6 +185,7 @@ fn milliseconds(span: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::Nonce;
 
     const HOUR: Duration = Duration::from_secs(3600);
     const HOUR_MS: u64 = 3_600_000;
@@ -161,8 +197,26 @@ mod tests {
             now_ms: clock.wall_ms(),
             swept_ms: 0,
         };
-        let known = StoreClock::new(clock.clone(), Keeping::default(), opened);
+        let known = StoreClock::new(clock.clone(), Keeping::default(), opened, timeline(1));
         (clock, known)
+    }
+
+    fn timeline(id: u8) -> Timeline {
+        Timeline::first(Nonce::from_bytes([id; 16]), id.into())
+    }
+
+    #[test]
+    fn in_another_timeline_it_goes_back_with_the_store_once() {
+        let (clock, known) = begun_now();
+        let began = known.now_ms();
+        clock.pass(HOUR);
+        assert!(known.is_of(timeline(1)) && !known.is_of(timeline(2)));
+        known.begin_anew(timeline(2), Some(began));
+        assert!(known.is_of(timeline(2)) && known.now_ms() < began + HOUR_MS);
+        // Another lane has read it meanwhile too; what passed since counts.
+        clock.pass(HOUR);
+        known.begin_anew(timeline(2), Some(began));
+        assert!(known.now_ms() >= began + HOUR_MS);
     }
 
     #[test]

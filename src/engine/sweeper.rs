@@ -108,8 +108,16 @@ impl Sweeper {
         let clock = &self.shared.clock;
         let store = &self.shared.store;
         let read = store.read_clock().await?;
-        if let Some((said, _)) = read.clock {
-            clock.learn(said.now_ms);
+        let said_ms = read.clock.map(|(said, _)| said.now_ms);
+        if !clock.is_of(read.timeline) {
+            clock.begin_anew(read.timeline, said_ms);
+            // That was another history.
+            self.looked_through_ms.store(0, Ordering::Release);
+            self.uncounted_ms.store(0, Ordering::Release);
+            self.pending.store(true, Ordering::Release);
+        }
+        if let Some(said_ms) = said_ms {
+            clock.learn(said_ms);
         }
         let wall = clock.look_at_wall();
         let now_ms = clock.now_ms();

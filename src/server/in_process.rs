@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::connections::Connections;
-use super::services::{self, Health};
+use super::health::Health;
+use super::services;
 use super::{ServeError, bind, machines, open};
 use crate::config::{Backend, MachineFile};
 use crate::engine::{Engine, EngineOptions};

@@ -3,6 +3,7 @@
 mod admin_socket;
 mod banner;
 mod connections;
+mod health;
 mod in_process;
 mod listen;
 mod machines;
@@ -18,9 +19,9 @@ use tracing::{info, warn};
 
 use self::admin_socket::{AdminListener, AdminSocketError};
 use self::connections::Connections;
+use self::health::Health;
 use self::machines::MachinesError;
 use self::open::OpenError;
-use self::services::Health;
 use self::signals::{Signal, Signals};
 use crate::config::{Backend, Config, LogFormat};
 use crate::engine::{Engine, EngineOptions};
@@ -107,7 +108,8 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
         }
     }
     engine.fill(running.clone());
-    health.serving().await;
+    // It begins with what is known now, so that it is said before the ready line.
+    let following = health.follow(running.health()).await;
     banner::ready(
         address,
         admin_path.as_deref(),
@@ -120,6 +122,7 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
 
     let signal = signals.next().await;
     signals.exit_on_the_next();
+    following.abort();
     stop(
         signal,
         config.drain_limit,

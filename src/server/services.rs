@@ -1,48 +1,22 @@
 //! The services beside ours: health and reflection.
 
 use tonic::service::Routes;
-use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
-use tonic_health::server::{HealthReporter, HealthService};
+use tonic_health::server::HealthService;
 use tonic_reflection::server::Builder;
+
+use super::health::Health;
 
 /// A request of health or reflection is a name, in bytes; this is far more.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Reflection may be asked for any symbol; it names these.
-const SERVICE: &str = "fencepost.v1.CoordinationService";
+pub(super) const SERVICE: &str = "fencepost.v1.CoordinationService";
 const OPERATOR_SERVICE: &str = "fencepost.v1.OperatorService";
 const HEALTH: &str = "grpc.health.v1.Health";
 const REFLECTION: [&str; 2] = [
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
 ];
-
-/// What health says, of the sidecar as a whole ("") and of its service.
-#[derive(Clone)]
-pub(super) struct Health(HealthReporter);
-
-impl Health {
-    /// Before the store has proved itself. The library would begin with SERVING.
-    pub(super) async fn not_serving() -> Self {
-        let health = Self(HealthReporter::new());
-        health.say(ServingStatus::NotServing).await;
-        health
-    }
-
-    pub(super) async fn serving(&self) {
-        self.say(ServingStatus::Serving).await;
-    }
-
-    pub(super) async fn stopping(&self) {
-        self.say(ServingStatus::NotServing).await;
-    }
-
-    async fn say(&self, status: ServingStatus) {
-        for name in ["", SERVICE] {
-            self.0.set_service_status(name, status).await;
-        }
-    }
-}
 
 /// Beside the application's calls.
 pub(super) fn beside(health: &Health) -> Routes {
@@ -67,7 +41,7 @@ fn with_reflection(health: &Health, service: &str) -> Routes {
             .chain(&REFLECTION)
             .fold(builder, |builder, name| builder.with_service_name(*name))
     };
-    let health = HealthServer::new(HealthService::from_health_reporter(health.0.clone()))
+    let health = HealthServer::new(HealthService::from_health_reporter(health.reporter()))
         .max_decoding_message_size(MESSAGE_BYTES_MAX);
     let v1 = reflection().build_v1().expect(SOUND);
     let v1alpha = reflection().build_v1alpha().expect(SOUND);

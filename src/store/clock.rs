@@ -8,10 +8,10 @@ use super::error::StoreError;
 use super::keys::Key;
 use super::link::Store;
 use super::session::{Repeat, Session};
-use super::txn::{as_etcd, malformed, one_value, put_if_absent};
+use super::txn::{as_etcd, get, malformed, one_value, put_if_absent, unchanged};
 use crate::domain::ids::Nonce;
 use crate::domain::record::LeaseId;
-use crate::domain::token::Revision;
+use crate::domain::token::{Revision, Timeline};
 
 /// Most attempts to begin the clock when the outcome stays unknown.
 const BEGIN_ATTEMPTS_MAX: usize = 3;
@@ -32,6 +32,8 @@ pub struct ReadClock {
     pub clock: Option<(StoredClock, Revision)>,
     /// Whether a sweep is under way.
     pub sweeping: bool,
+    /// The timeline that all this was read in.
+    pub timeline: Timeline,
 }
 
 /// Finds the clock, or begins it at this time of day.
@@ -64,15 +66,14 @@ pub(super) async fn establish(
 }
 
 impl Store {
-    /// Reads the clock, linearizably.
+    /// Reads the clock, linearizably. That of another timeline than the one known is not told: it may have gone back.
     pub async fn read_clock(&self) -> Result<ReadClock, StoreError> {
         let (clock, sweep) = (self.keys().clock(), self.keys().sweep());
-        let get = || {
-            let gets = [&clock, &sweep].map(|key| TxnOp::get(key.bytes(), None));
-            Txn::new().and_then(gets)
-        };
-        let reply = self.session().txn(Repeat::Safe, get).await?;
+        let known = self.known();
+        let gets = || Txn::new().and_then([self.timeline_key(), &clock, &sweep].map(get));
+        let reply = self.session().txn(Repeat::Safe, gets).await?;
         let mut responses = reply.responses.into_iter();
+        self.still_in_force(known, one_value(&mut responses)?)?;
         let found = one_value(&mut responses)?;
         let sweeping = one_value(&mut responses)?.is_some();
         let read = |found: PbKeyValue| -> Result<_, StoreError> {
@@ -83,22 +84,26 @@ impl Store {
         Ok(ReadClock {
             clock: found.map(read).transpose()?,
             sweeping,
+            timeline: known.timeline(),
         })
     }
 
-    /// Moves the clock, unless somebody else did since it was read. `seen`: the revision it was read at; `None`: there was
-    /// none. False: somebody else was first. A repeated try changes nothing more: the first has changed the revision.
+    /// Moves the clock, unless somebody else did since it was read, or another timeline is in force than the one known. `seen`:
+    /// the revision it was read at; `None`: there was none. False: somebody else was first. A repeated try changes nothing
+    /// more: the first has changed the revision.
     pub async fn move_clock(
         &self,
         seen: Option<Revision>,
         to: StoredClock,
     ) -> Result<bool, StoreError> {
         let key = self.keys().clock();
+        let in_force = self.known().changed;
         let build = || {
             let untouched =
                 Compare::mod_revision(key.bytes(), CompareOp::Equal, seen.map_or(0, as_etcd));
+            let in_force = unchanged(self.timeline_key(), in_force);
             let put = TxnOp::put(key.bytes(), codec::encode_clock(&key, &to), None);
-            Txn::new().when([untouched]).and_then([put])
+            Txn::new().when([untouched, in_force]).and_then([put])
         };
         let reply = self.session().txn(Repeat::Never, build).await?;
         Ok(reply.succeeded)

@@ -20,9 +20,14 @@ mod strategies;
 mod tests;
 mod waiter;
 
+mod timeline;
+
 use prost::Message;
 
 pub(super) use self::waiter::{decode_waiter, encode_wait_session, encode_waiter};
+pub(super) use timeline::{
+    decode_start, decode_timeline, encode_probe, encode_start, encode_timeline,
+};
 
 use super::StoreError;
 use super::clock::StoredClock;
@@ -34,7 +39,6 @@ use crate::domain::invalid::Invalid;
 use crate::domain::machine::Filed;
 use crate::domain::record::{Operation, Record};
 use crate::domain::retention::StoreTime;
-use crate::domain::token::Timeline;
 use crate::proto::store_v1 as pb;
 
 /// How every value begins, less its format and kind. No text in UTF-8 does.
@@ -61,6 +65,8 @@ enum RecordKind {
     Machine,
     Waiter,
     WaitSession,
+    Probe,
+    TimelineStart,
 }
 
 impl RecordKind {
@@ -77,6 +83,8 @@ impl RecordKind {
             Self::Machine => 9,
             Self::Waiter => 12,
             Self::WaitSession => 13,
+            Self::Probe => 10,
+            Self::TimelineStart => 11,
         }
     }
 
@@ -92,27 +100,10 @@ impl RecordKind {
             Self::Machine => "a machine",
             Self::Waiter => "an entry of a queue",
             Self::WaitSession => "a session of those who wait",
+            Self::Probe => "a probe",
+            Self::TimelineStart => "the start of a timeline",
         }
     }
-}
-
-pub(super) fn encode_timeline(key: &Key, timeline: &Timeline) -> Vec<u8> {
-    let message = pb::Timeline {
-        id: nonce_bytes(timeline.id),
-        base: timeline.base,
-        min_token: timeline.min_token,
-    };
-    seal(key, RecordKind::Timeline, &message)
-}
-
-pub(super) fn decode_timeline(key: &Key, value: &[u8]) -> Result<Timeline, StoreError> {
-    open(key, RecordKind::Timeline, value, |message: pb::Timeline| {
-        Ok(Timeline {
-            id: nonce("id", &message.id)?,
-            base: message.base,
-            min_token: message.min_token,
-        })
-    })
 }
 
 pub(super) fn encode_record(key: &Key, record: &Record) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! What went wrong with etcd, and above all: whether the write may have happened.
 
 use crate::domain::invalid::Invalid;
+use crate::domain::timeline::Halt;
 
 /// Why a request was certainly not applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum NotApplied {
     TooLarge,
     /// The timeline has been replaced; everything remembered of the old one must go.
     TimelineMoved,
+    /// Nothing is judged in the timeline in force.
+    Halted(Halt),
     /// etcd refused it for another definite reason, such as a missing right.
     Refused,
 }

@@ -31,13 +31,13 @@ impl Store {
             let detail = format!("{} keys; the limit is {STANDING_ASKED_MAX}", asked.len());
             return Err(not_applied(NotApplied::TooLarge, detail));
         }
-        let (known, timeline_key) = self.known();
+        let (known, timeline_key) = (self.known(), self.timeline_key());
         let of = |granted: &Granted| self.keys().reservation(&granted.resource);
         let keys: Vec<_> = asked.iter().map(of).collect();
         let build = || are_there_under(timeline_key, &keys);
         let reply = self.session().txn(Repeat::Safe, build).await?;
         let mut responses = reply.responses.into_iter();
-        self.same_timeline(known, one_value(&mut responses)?)?;
+        self.still_in_force(known, one_value(&mut responses)?)?;
         asked
             .iter()
             .map(|granted| {

@@ -10,14 +10,17 @@
 //! {prefix}m/{kind}                    the machine in force for a kind
 //! {prefix}mh/{kind}/{version}         a version of it, kept for good
 //! {prefix}meta/timeline               the timeline
+//! {prefix}meta/timelines/{base}       that a person started a timeline, kept for good
+//! {prefix}meta/probe                  written to see which revision etcd is at
 //! {prefix}meta/clock                  the store's clock
 //! {prefix}meta/sweep                  who looks through all keys, on a lease
 //! ```
 //!
 //! A `/` inside an id is escaped, so that the number of parts of a key is fixed by its family: two resources never share
 //! a key, and what stands below one is never another. Keys are addressed whole, but for incidents and machines, which are
-//! listed by range, for the sweep, which looks through records, and through the operations of one, and for the queue of a
-//! resource, which is compared and followed as a range: its bounds end in a slash, so that it holds no key of another one.
+//! listed by range, for the sweep, which looks through records, and through the operations of one, for the queue of a
+//! resource, which is compared and followed as a range (its bounds end in a slash, so that it holds no key of another one), and for the
+//! start of a timeline, which removes all reservations.
 
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{Kind, Nonce, OperationId, ResourceId};
@@ -31,6 +34,8 @@ pub const PREFIX_BYTES_MAX: usize = 128;
 pub const PREFIX_DEFAULT: &str = "/fencepost/";
 /// How many bytes the spelling of an escaped byte takes.
 const ESCAPED_BYTES: usize = 3;
+/// Families whose keys hang on the leases of rounds, and end with their timeline.
+const OF_A_TIMELINE: [&str; 1] = ["h"];
 
 /// What every key begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -258,6 +263,29 @@ impl Keys {
 
     pub(super) fn timeline(&self) -> Key {
         self.key("meta/timeline")
+    }
+
+    /// Digits to the full width, so that the order of keys is that of timelines.
+    pub(super) fn timeline_start(&self, base: u64) -> Key {
+        self.key(&format!("meta/timelines/{base:020}"))
+    }
+
+    /// From the first start of a timeline to behind the last.
+    pub(super) fn timeline_starts(&self) -> (Vec<u8>, Vec<u8>) {
+        let of = |end: &str| self.key(&format!("meta/timelines{end}")).bytes();
+        (of("/"), of("0"))
+    }
+
+    /// Everything that ends with its timeline: each from its first key to behind its last.
+    pub(super) fn of_a_timeline(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+        let of = |family: &str, end: &str| self.key(&format!("{family}{end}")).bytes();
+        OF_A_TIMELINE
+            .iter()
+            .map(move |family| (of(family, "/"), of(family, "0")))
+    }
+
+    pub(super) fn probe(&self) -> Key {
+        self.key("meta/probe")
     }
 
     pub(super) fn clock(&self) -> Key {

@@ -20,6 +20,7 @@ use super::txn::{
     self, Batch, Prepared, READ_OPERATIONS_MAX, Reading, batch_outcome, one_value, read_outcome,
 };
 use crate::domain::ids::ResourceId;
+use crate::domain::timeline::Halt;
 use crate::domain::token::{TOKENS_PER_SECOND, Timeline};
 
 /// How to talk to etcd.
@@ -76,7 +77,20 @@ impl Store {
 
     /// The timeline in force, as last seen.
     pub fn timeline(&self) -> Timeline {
-        self.shared.known.borrow().timeline
+        self.known().timeline()
+    }
+
+    /// Why nothing is judged in it, as last seen.
+    pub fn halt(&self) -> Option<Halt> {
+        self.known().halt()
+    }
+
+    pub(super) fn known(&self) -> Known {
+        *self.shared.known.borrow()
+    }
+
+    pub(super) fn timeline_key(&self) -> &Key {
+        &self.shared.timeline_key
     }
 
     /// The store's clock as it was when the store was opened.
@@ -88,7 +102,14 @@ impl Store {
     pub async fn another_timeline(&self, than: Timeline) {
         let mut known = self.shared.known.subscribe();
         // The sender lives as long as this handle.
-        let _ = known.wait_for(|known| known.timeline != than).await;
+        let _ = known.wait_for(|known| known.timeline() != than).await;
+    }
+
+    /// Waits until another timeline is in force than the one given, or this one is halted.
+    pub async fn another_state(&self, than: Timeline) {
+        let mut known = self.shared.known.subscribe();
+        let changed = |known: &Known| known.timeline() != than || known.halt().is_some();
+        let _ = known.wait_for(changed).await;
     }
 
     /// Reads linearizably, in one request. All asks together may take at most `READ_OPERATIONS_MAX` operations.
@@ -104,15 +125,12 @@ impl Store {
             ));
         }
         let shared = &*self.shared;
-        let known = *shared.known.borrow();
+        let known = self.known();
         let reading = Reading::new(&shared.keys, asks);
         let build = || reading.txn(&shared.timeline_key);
         let reply = shared.session.txn(Repeat::Safe, build).await?;
         let mut responses = reply.responses.into_iter();
-        let found = Known::from_etcd(&shared.timeline_key, one_value(&mut responses)?)?;
-        if found != known {
-            return Err(self.timeline_moved(known, found));
-        }
+        self.still_in_force(known, one_value(&mut responses)?)?;
         read_outcome(&reading, &mut responses)
     }
 
@@ -123,7 +141,7 @@ impl Store {
 
     /// The same for several resources, each in a commit of its own: all of it will be done or nothing.
     pub fn prepare_together(&self, commits: &[Commit]) -> Prepared {
-        Prepared::new(&self.shared.keys, *self.shared.known.borrow(), commits)
+        Prepared::new(&self.shared.keys, self.known(), commits)
     }
 
     /// Commits a batch in one etcd transaction of nested ones, under the guard of the timeline in force. The members must
@@ -134,7 +152,10 @@ impl Store {
         }
         debug_assert!(Batch::collects(members), "members share a key");
         let shared = &*self.shared;
-        let known = *shared.known.borrow();
+        let known = self.known();
+        if let Some(halt) = known.halt() {
+            return Err(not_applied(NotApplied::Halted(halt), halt.to_string()));
+        }
         if members.iter().any(|member| member.known() != known) {
             // Others learned of a new timeline while it waited. The guard alone would take what the old one decided.
             return Err(not_applied(
@@ -157,11 +178,6 @@ impl Store {
         self.shared.keys.record(resource).printable()
     }
 
-    /// The timeline in force, as last seen, with its revision, and its key.
-    pub(super) fn known(&self) -> (Known, &Key) {
-        (*self.shared.known.borrow(), &self.shared.timeline_key)
-    }
-
     pub(super) fn keys(&self) -> &Keys {
         &self.shared.keys
     }
@@ -176,20 +192,6 @@ impl Store {
 
     pub(super) fn keepers(&self) -> &Keepers {
         &self.shared.keepers
-    }
-
-    /// Holds what was found at the timeline's key against what was known before it was asked for.
-    pub(super) fn same_timeline(
-        &self,
-        known: Known,
-        found: Option<PbKeyValue>,
-    ) -> Result<(), StoreError> {
-        let found = Known::from_etcd(&self.shared.timeline_key, found)?;
-        if found == known {
-            Ok(())
-        } else {
-            Err(self.timeline_moved(known, found))
-        }
     }
 
     pub(super) async fn range(
@@ -211,21 +213,52 @@ impl Store {
         Ok(reply.0.kvs)
     }
 
-    /// Takes the new timeline over, unless somebody else did meanwhile.
+    /// Whether what etcd has at the timeline's key is what was known of it, and things are judged in it.
+    pub(super) fn still_in_force(
+        &self,
+        known: Known,
+        found: Option<PbKeyValue>,
+    ) -> Result<(), StoreError> {
+        let found = Known::from_etcd(&self.shared.timeline_key, found)?;
+        if found != known {
+            return Err(self.timeline_moved(known, found));
+        }
+        match known.halt() {
+            Some(halt) => Err(not_applied(NotApplied::Halted(halt), halt.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the new timeline over, unless somebody else did meanwhile. One that cannot have come after the old one is not
+    /// taken over: it has to be looked into.
     pub(super) fn timeline_moved(&self, known: Known, found: Known) -> StoreError {
-        self.shared.known.send_if_modified(|current| {
-            let take = *current == known && found != known;
-            if take {
-                *current = found;
-            }
-            take
-        });
+        let (before, after) = (known.timeline(), found.timeline());
+        if found.may_follow(&known) {
+            self.adopt(known, found);
+        } else {
+            self.shared.session.revisions.suspect();
+        }
         not_applied(
             NotApplied::TimelineMoved,
             format!(
                 "the timeline is {:?} since revision {} instead of {:?} since {}",
-                found.timeline.id, found.changed, known.timeline.id, known.changed
+                after.id, found.changed, before.id, known.changed
             ),
         )
+    }
+
+    /// Goes on in what was found, unless somebody else has found something meanwhile.
+    pub(super) fn adopt(&self, known: Known, found: Known) {
+        self.shared.known.send_if_modified(|current| {
+            let take = *current == known && found != known;
+            if take {
+                *current = found;
+                // While it is halted, etcd may well be further back.
+                if found.timeline() != known.timeline() || found.halt().is_some() {
+                    self.shared.session.revisions.begin_anew();
+                }
+            }
+            take
+        });
     }
 }

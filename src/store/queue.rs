@@ -12,7 +12,6 @@ use super::commit::SeenQueue;
 use super::error::StoreError;
 use super::link::Store;
 use super::session::Repeat;
-use super::timeline::Known;
 use super::txn::{as_etcd, entry, get_first, malformed, one_value, seen_first};
 use super::watch::{News, Watch};
 use crate::domain::ids::{Nonce, ResourceId};
@@ -77,7 +76,7 @@ impl Store {
         leave: &[(ResourceId, WaiterName)],
     ) -> Result<SessionWrite, StoreError> {
         let keys = self.keys();
-        let (known, timeline_key) = self.known();
+        let (known, timeline_key) = (self.known(), self.timeline_key());
         let session_key = keys.wait_session(session.name);
         let on_lease = || Some(PutOptions::new().with_lease(session.lease.0));
         let build = || {
@@ -117,10 +116,7 @@ impl Store {
             return Ok(SessionWrite::Done(at));
         }
         let mut responses = reply.responses.into_iter();
-        let found = Known::from_etcd(timeline_key, one_value(&mut responses)?)?;
-        if found != known {
-            return Err(self.timeline_moved(known, found));
-        }
+        self.still_in_force(known, one_value(&mut responses)?)?;
         let at = one_value(&mut responses)?;
         let at = at.and_then(|kv| Revision::from_etcd(kv.mod_revision));
         Ok(SessionWrite::WrittenAt(at))
@@ -129,7 +125,7 @@ impl Store {
     /// Looks linearizably whether a resource is held, and who waits for it.
     pub async fn queue_now(&self, resource: &ResourceId) -> Result<QueueNow, StoreError> {
         let keys = self.keys();
-        let (known, timeline_key) = self.known();
+        let (known, timeline_key) = (self.known(), self.timeline_key());
         let reservation = keys.reservation(resource);
         let (start, end) = keys.waiters(resource);
         let build = || {
@@ -143,10 +139,7 @@ impl Store {
         let at = reply.header.map_or(0, |header| header.revision);
         let at = Revision::from_etcd(at).ok_or_else(malformed)?;
         let mut responses = reply.responses.into_iter();
-        let found = Known::from_etcd(timeline_key, one_value(&mut responses)?)?;
-        if found != known {
-            return Err(self.timeline_moved(known, found));
-        }
+        self.still_in_force(known, one_value(&mut responses)?)?;
         let held = one_value(&mut responses)?.is_some();
         let first = seen_first(keys, resource, one_value(&mut responses)?);
         Ok(QueueNow { held, first, at })

@@ -38,7 +38,7 @@ impl Store {
         &self,
         resource: &ResourceId,
     ) -> Result<(Seen, Revision), StoreError> {
-        let (known, timeline_key) = self.known();
+        let (known, timeline_key) = (self.known(), self.timeline_key());
         let ask = ReadAsk {
             resource: resource.clone(),
             operations: Vec::new(),
@@ -50,7 +50,7 @@ impl Store {
         let at = reply.header.as_ref().map_or(0, |header| header.revision);
         let at = Revision::from_etcd(at).ok_or_else(malformed)?;
         let mut responses = reply.responses.into_iter();
-        self.same_timeline(known, one_value(&mut responses)?)?;
+        self.still_in_force(known, one_value(&mut responses)?)?;
         let seen = read_outcome(&reading, &mut responses)?.pop();
         Ok((seen.ok_or_else(malformed)??, at))
     }

@@ -18,6 +18,7 @@ use super::endpoint::Endpoint;
 use super::error::{NotApplied, StoreError};
 use super::failure::{Meaning, detail_of, indeterminate, meaning_of, not_applied};
 use super::keys::Key;
+use super::revisions::{Replied, Revisions};
 
 /// How long others are tried before an endpoint that failed.
 const EJECTED_FOR: Duration = Duration::from_secs(5);
@@ -63,6 +64,8 @@ pub(super) struct Session {
     call_limit: Duration,
     /// Read to see whether an endpoint answers.
     proof_key: Key,
+    /// How far etcd is known to have come.
+    pub(super) revisions: Revisions,
 }
 
 impl Session {
@@ -108,6 +111,7 @@ impl Session {
             began: Instant::now(),
             call_limit,
             proof_key,
+            revisions: Revisions::new(),
         })
     }
 
@@ -140,6 +144,7 @@ impl Session {
     ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, Error>>,
+        T: Replied,
     {
         let mut failures = Vec::new();
         for (index, member) in self.attempts(repeat) {
@@ -150,12 +155,17 @@ impl Session {
                 failures.push(failure);
                 continue;
             }
+            let asked = self.revisions.position();
             let (meaning, detail) = match timeout(self.call_limit, call(member)).await {
-                Ok(Ok(reply)) => {
-                    member.answered();
-                    self.current.store(index, Ordering::Relaxed);
-                    return Ok(reply);
-                }
+                Ok(Ok(reply)) => match self.revisions.heard(asked, &reply) {
+                    Ok(()) => {
+                        member.answered();
+                        self.current.store(index, Ordering::Relaxed);
+                        return Ok(reply);
+                    }
+                    // A write may have been done, in whatever that is.
+                    Err(wrong) => (Meaning::Unknown, format!("{}: {wrong}", member.name)),
+                },
                 Ok(Err(error)) => (meaning_of(&error), detail_of(&member.name, &error)),
                 Err(_) => (Meaning::Unknown, self.silent(member, self.call_limit)),
             };
@@ -251,6 +261,7 @@ impl Session {
     pub(super) fn eject(&self, member: &Member) {
         let until = self.now().saturating_add(milliseconds(EJECTED_FOR));
         member.ejected_until.store(until, Ordering::Relaxed);
+        self.revisions.doubt();
         if member.proven.swap(false, Ordering::Relaxed) {
             tracing::warn!(endpoint = %member.name, "this endpoint of etcd does not answer; others are tried first");
         }

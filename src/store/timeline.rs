@@ -8,6 +8,7 @@ use super::error::StoreError;
 use super::keys::Key;
 use super::session::{Repeat, Session};
 use super::txn::{malformed, one_value, put_if_absent};
+use crate::domain::timeline::{Halt, Stored};
 use crate::domain::token::{Revision, Timeline};
 
 /// Most attempts to create the first timeline when the outcome stays unknown.
@@ -16,21 +17,37 @@ const CREATE_ATTEMPTS_MAX: usize = 3;
 /// The timeline as last seen. Everything is committed under the guard that its key was last changed at `changed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
-    pub(super) timeline: Timeline,
+    pub(super) stored: Stored,
     pub(super) changed: Revision,
 }
 
 impl Known {
+    pub(super) fn timeline(&self) -> Timeline {
+        self.stored.timeline
+    }
+
+    /// Why nothing is judged.
+    pub(super) fn halt(&self) -> Option<Halt> {
+        self.stored.halt
+    }
+
+    /// Whether this may come after another one without etcd having been restored behind our backs. A change of the same
+    /// timeline comes at a later revision; another timeline has a larger base.
+    pub(super) fn may_follow(&self, before: &Self) -> bool {
+        let same = self.timeline().id == before.timeline().id;
+        self.stored.may_follow(&before.stored) && (!same || self.changed >= before.changed)
+    }
+
     /// From what etcd has at the timeline's key.
     pub(super) fn from_etcd(key: &Key, found: Option<PbKeyValue>) -> Result<Self, StoreError> {
         let found = found.ok_or_else(|| {
             corrupt(
                 key,
-                "it is gone: etcd was emptied or restored under a running sidecar; restart all sidecars to begin anew",
+                "it is gone: etcd was emptied, or restored from a backup that knows nothing of this store; run `fencepost admin start-timeline` to begin anew",
             )
         })?;
         Ok(Self {
-            timeline: codec::decode_timeline(key, &found.value)?,
+            stored: codec::decode_timeline(key, &found.value)?,
             changed: Revision::from_etcd(found.mod_revision)
                 .ok_or_else(|| corrupt(key, "etcd names no revision of it"))?,
         })
@@ -49,7 +66,7 @@ pub(super) async fn establish(
         if let Some(found) = find(session, key).await? {
             return Known::from_etcd(key, Some(found));
         }
-        let create = || put_if_absent(key, codec::encode_timeline(key, first));
+        let create = || put_if_absent(key, codec::encode_timeline(key, &Stored::first(*first)));
         // Whether it was ours or another's, or is not known: reading again tells.
         outcome = match session.txn(Repeat::Never, create).await {
             Ok(_) => Ok(()),

@@ -192,7 +192,7 @@ impl Prepared {
 
     /// The timeline in which it was judged.
     pub fn timeline(&self) -> Timeline {
-        self.0.known.timeline
+        self.0.known.timeline()
     }
 
     pub(super) fn known(&self) -> Known {
@@ -351,7 +351,7 @@ impl Writes {
 
 /// One batch, under the guard that the timeline is still the one that was last seen.
 pub(super) fn batch_txn(timeline: &Key, known: Revision, members: &[Prepared]) -> Txn {
-    let in_force = Compare::mod_revision(timeline.bytes(), CompareOp::Equal, as_etcd(known));
+    let in_force = unchanged(timeline, known);
     let members: Vec<TxnOp> = members
         .iter()
         .map(|member| TxnOp::txn(member.0.txn.clone()))
@@ -422,7 +422,12 @@ pub(super) fn put_if_unchanged(key: &Key, seen: Revision, value: Vec<u8>) -> Txn
         .and_then([TxnOp::put(key.bytes(), value, None)])
 }
 
-fn get(key: &Key) -> TxnOp {
+/// That a key was last changed at this revision.
+pub(super) fn unchanged(key: &Key, seen: Revision) -> Compare {
+    Compare::mod_revision(key.bytes(), CompareOp::Equal, as_etcd(seen))
+}
+
+pub(super) fn get(key: &Key) -> TxnOp {
     TxnOp::get(key.bytes(), None)
 }
 

@@ -9,7 +9,9 @@ use crate::proto::v1 as pb;
 
 use super::convert::ask::{Moving, Reserving};
 use super::convert::page::Page;
-use super::convert::{answer, ask, counts, incident, machine, machine_page, story, stream, wait};
+use super::convert::{
+    answer, ask, counts, incident, machine, machine_page, story, stream, timeline, wait,
+};
 use super::gate::Origin;
 use super::suspects::Suspects;
 
@@ -321,6 +323,28 @@ impl Calls {
         Ok(pb::ResolveOperationResponse {
             decision: Some(answer::decision(decision)),
         })
+    }
+
+    pub(super) async fn start_timeline(
+        &self,
+        request: pb::StartTimelineRequest,
+        origin: &Origin,
+    ) -> Result<pb::StartTimelineResponse, Fault> {
+        let ask = timeline::start(&request, origin.peer.as_str())?;
+        let started = self
+            .engine
+            .get()?
+            .start_timeline(ask, origin.caller)
+            .await?;
+        Ok(timeline::started(&started))
+    }
+
+    pub(super) async fn get_timeline(
+        &self,
+        origin: &Origin,
+    ) -> Result<pb::GetTimelineResponse, Fault> {
+        let now = self.engine.get()?.timeline_now(origin.caller).await?;
+        Ok(timeline::now(&now))
     }
 }
 

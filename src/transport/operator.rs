@@ -123,4 +123,20 @@ impl OperatorService for Operator {
         let (request, origin) = opened(request);
         answered(self.0.resolve_operation(request, &origin).await)
     }
+
+    async fn start_timeline(
+        &self,
+        request: Request<pb::StartTimelineRequest>,
+    ) -> Result<Response<pb::StartTimelineResponse>, Status> {
+        let (request, origin) = opened(request);
+        answered(self.0.start_timeline(request, &origin).await)
+    }
+
+    async fn get_timeline(
+        &self,
+        request: Request<pb::GetTimelineRequest>,
+    ) -> Result<Response<pb::GetTimelineResponse>, Status> {
+        let (_, origin) = opened(request);
+        answered(self.0.get_timeline(&origin).await)
+    }
 }

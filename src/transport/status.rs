@@ -10,6 +10,8 @@ use crate::engine::Fault;
 
 /// Who defines the reasons.
 const DOMAIN: &str = "fencepost.dev";
+/// When to ask again while everything is halted: a person has to come first.
+const HALTED_RETRY: Duration = Duration::from_secs(30);
 /// Longest message and longest text within the details, in bytes. Both travel in headers, of which clients take 8 KiB.
 const TEXT_BYTES_MAX: usize = 1024;
 
@@ -30,6 +32,9 @@ fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
         Fault::Overloaded { .. } => (Code::ResourceExhausted, "OVERLOADED"),
         Fault::RenewalsLate { .. } => (Code::ResourceExhausted, "RENEWALS_LATE"),
         Fault::StoreUnavailable { .. } => (Code::Unavailable, "STORE_UNAVAILABLE"),
+        // Not FAILED_PRECONDITION: the caller need not change anything, it may ask again as it is.
+        Fault::Halted { .. } => (Code::Unavailable, "HALTED"),
+        Fault::TimelineSuperseded => (Code::Aborted, "TIMELINE_SUPERSEDED"),
         Fault::Stopping { .. } => (Code::Unavailable, "STOPPING"),
         Fault::DeadlinePassed => (Code::DeadlineExceeded, "DEADLINE_PASSED"),
         Fault::UnknownOutcome { .. } => (Code::Aborted, "UNKNOWN_OUTCOME"),
@@ -45,6 +50,7 @@ fn retry_after(fault: &Fault) -> Option<Duration> {
         | Fault::StoreUnavailable { retry_after }
         | Fault::Stopping { retry_after }
         | Fault::UnknownOutcome { retry_after } => Some(*retry_after),
+        Fault::Halted { .. } => Some(HALTED_RETRY),
         Fault::InvalidField { .. }
         | Fault::UnknownKind { .. }
         | Fault::UnknownEvent { .. }
@@ -52,6 +58,7 @@ fn retry_after(fault: &Fault) -> Option<Duration> {
         | Fault::MachineMismatch { .. }
         | Fault::LimitMet { .. }
         | Fault::NoSuchIncident
+        | Fault::TimelineSuperseded
         | Fault::DeadlinePassed
         | Fault::CorruptRecord => None,
     }
@@ -100,6 +107,7 @@ fn clipped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::domain::machine::MachineVersion;
+    use crate::domain::timeline::Halt;
 
     const SOON: Duration = Duration::from_millis(250);
 
@@ -168,6 +176,18 @@ mod tests {
                 Fault::Stopping { retry_after: SOON },
                 Code::Unavailable,
                 "STOPPING",
+            ),
+            (
+                Fault::Halted {
+                    halt: Halt::OtherCluster { time_ms: 1 },
+                },
+                Code::Unavailable,
+                "HALTED",
+            ),
+            (
+                Fault::TimelineSuperseded,
+                Code::Aborted,
+                "TIMELINE_SUPERSEDED",
             ),
             (
                 Fault::DeadlinePassed,

@@ -160,6 +160,22 @@ pub(crate) fn connection(url: &str) -> Channel {
     Channel::Tonic(endpoint.connect_lazy())
 }
 
+/// Writes until etcd has come to this revision.
+pub(super) async fn raise_revision(url: &str, least: i64) {
+    let client = Client::from_channel(connection(url), None).await;
+    let mut client = client.expect("a raw channel connects to nothing");
+    loop {
+        let put = client.put("raised", "", None).await;
+        let at = put
+            .expect("etcd takes a write")
+            .header()
+            .map_or(0, |header| header.revision());
+        if at >= least {
+            return;
+        }
+    }
+}
+
 /// Whether a member answers a linearizable read.
 pub(super) async fn linearizable_read(url: &str) -> bool {
     let probe = async {

@@ -71,6 +71,56 @@ impl Etcd {
         etcd
     }
 
+    /// Saves a backup of all that it holds now.
+    pub(crate) fn back_up(&self, to: &Path) {
+        let saved = Command::new("etcdctl")
+            .env("ETCDCTL_API", "3")
+            .args(["--endpoints", &self.url, "snapshot", "save"])
+            .arg(to)
+            .output()
+            .expect("these tests need `etcdctl` in PATH: `make test` brings it");
+        let said = String::from_utf8_lossy(&saved.stderr);
+        assert!(saved.status.success(), "{said}");
+    }
+
+    /// Kills it and starts it anew with what a backup holds, on the same addresses. With `least`, its revision is raised to
+    /// that before anybody can reach it, as `--bump-revision` of a newer etcd does.
+    pub(crate) async fn restore(self, backup: &Path, least: Option<i64>) -> Self {
+        self.child.kill().await;
+        let data = self.directory.path().join("data");
+        std::fs::remove_dir_all(&data).expect("the data of a member that is gone");
+        // Newer versions have a program of its own for it.
+        let program = if found("etcdutl").is_some() {
+            "etcdutl"
+        } else {
+            "etcdctl"
+        };
+        let peer = &self.peer_url;
+        let restored = Command::new(program)
+            .env("ETCDCTL_API", "3")
+            .args(["snapshot", "restore"])
+            .arg(backup)
+            .arg(format!("--data-dir={}", data.display()))
+            .arg("--name=test")
+            .arg(format!("--initial-cluster=test={peer}"))
+            .arg(format!("--initial-advertise-peer-urls={peer}"))
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&restored.stderr);
+        assert!(restored.status.success(), "{said}");
+        let mut directory = self.directory;
+        if let Some(least) = least {
+            let hidden = Self::launch(directory, free_url(), self.peer_url.clone(), STARTS_MAX + 1);
+            assert!(hidden.ready().await, "etcd:\n{}", hidden.child.logs());
+            super::backend::raise_revision(&hidden.url, least).await;
+            hidden.child.kill().await;
+            directory = hidden.directory;
+        }
+        let etcd = Self::launch(directory, self.url, self.peer_url, STARTS_MAX);
+        assert!(etcd.ready().await, "etcd:\n{}", etcd.child.logs());
+        etcd
+    }
+
     /// Its address.
     pub(crate) fn url(&self) -> &str {
         &self.url
@@ -131,14 +181,17 @@ fn free_url() -> String {
     format!("http://{address}")
 }
 
+fn found(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|candidate| candidate.is_file())
+}
+
 fn program() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     let look = || {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let found = std::env::split_paths(&path)
-            .map(|directory| directory.join("etcd"))
-            .find(|candidate| candidate.is_file());
-        found.expect(
+        found("etcd").expect(
             "these tests need a real etcd, 3.4 or newer, and there is no `etcd` in PATH: \
              run them by `make test`, which brings one, or install it",
         )

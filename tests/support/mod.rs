@@ -14,6 +14,7 @@ pub(crate) mod fault_body;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod reset;
+pub(crate) mod rewound;
 pub(crate) mod rounds;
 pub(crate) mod sidecar;
 

@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use etcd_client::Channel;
 use fencepost::domain::decision::{Decision, Grant, Snapshot, Verdict};
-use fencepost::domain::ids::{Nonce, OperationId, ReservationId, ResourceId};
+use fencepost::domain::ids::{Holder, Nonce, OperationId, Reason, ReservationId, ResourceId};
 use fencepost::domain::incident::{Incident, IncidentFilter};
 use fencepost::domain::request::{
     Complete, EndedRounds, Fence, Left, Purpose, Reserve, Resolve, Ride,
 };
 use fencepost::domain::together::ReserveTogether;
 use fencepost::domain::token::{FencingToken, Timeline};
-use fencepost::engine::{Applied, Boottime, Caller, Engine, EngineOptions, Fault, Known, Reserved};
+use fencepost::engine::{
+    Applied, Boottime, Caller, Engine, EngineOptions, Fault, Known, NewTimeline, Reserved, StartAsk,
+};
 use fencepost::store::{Endpoint, Prefix, Store, StoreOptions};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -30,6 +32,7 @@ const INCIDENTS_MAX: usize = 1_000;
 pub(crate) struct Sidecar {
     pub(crate) engine: Engine,
     store: Store,
+    prefix: String,
 }
 
 impl Sidecar {
@@ -79,11 +82,35 @@ impl Sidecar {
         let store = Store::open(vec![endpoint], options, first).await;
         let store = store.expect("the store opens");
         let engine = Engine::start(store.clone(), engine);
-        Self { engine, store }
+        Self {
+            engine,
+            store,
+            prefix: prefix.to_owned(),
+        }
+    }
+
+    /// What its keys begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     pub(crate) fn timeline(&self) -> Timeline {
         self.store.timeline()
+    }
+
+    /// What an operator does after a restore.
+    pub(crate) async fn try_start_timeline(&self, reason: &str) -> Result<NewTimeline, Fault> {
+        let ask = StartAsk {
+            by: Holder::parse("ann").expect("a name"),
+            reason: Reason::parse(reason).expect("a reason"),
+            above: None,
+        };
+        self.engine.start_timeline(ask, caller()).await
+    }
+
+    pub(crate) async fn start_timeline(&self, reason: &str) -> NewTimeline {
+        let started = self.try_start_timeline(reason).await;
+        started.expect("a timeline is started")
     }
 
     pub(crate) fn key_of(&self, resource: &ResourceId) -> String {

@@ -208,6 +208,7 @@ impl Fold<'_> {
             request: wish.request,
             round: wish.nonce,
             seat: Seat::Own,
+            base: self.timeline.base,
             attempts: 1,
             time_ms: self.when.wall_ms,
             returned: false,

@@ -45,10 +45,19 @@ impl Fold<'_> {
         if live.is_some_and(|(round, _)| round.nonce == claim.round) {
             return Condition::Running;
         }
+        if self.is_of_an_older_timeline(open) {
+            return Condition::Asks;
+        }
         match open.intent.interrupted {
             Interrupted::Rerun if claim.attempts < CLAIM_ATTEMPTS_MAX => Condition::Reruns,
             Interrupted::Rerun | Interrupted::Ask => Condition::Asks,
         }
+    }
+
+    /// Whether its claim was granted before the store was restored from a backup. It may have been completed, or have run again,
+    /// in the part of the history that is lost; so whatever was declared for it, a person decides.
+    fn is_of_an_older_timeline(&self, open: &OpenOperation) -> bool {
+        open.claim.base != self.timeline.base
     }
 
     /// The open operation whose claim is held under a round.
@@ -106,12 +115,12 @@ impl Fold<'_> {
 
     /// The claim died and a person decides; with the incident if it was written already.
     pub(super) fn died(&self, open: &OpenOperation) -> Draft {
-        let draft = Draft::new(
-            Verdict::Interrupted,
-            Layer::Replay,
-            Rule::ClaimDied,
-            died_text(open),
-        );
+        let (rule, text) = if self.is_of_an_older_timeline(open) {
+            (Rule::OlderTimeline, older_text(open))
+        } else {
+            (Rule::ClaimDied, died_text(open))
+        };
+        let draft = Draft::new(Verdict::Interrupted, Layer::Replay, rule, text);
         let written = open.claim.raised.has(Raised::INTERRUPTED);
         let draft = draft
             .retry_after(INTERRUPTED_RETRY)
@@ -134,7 +143,11 @@ impl Fold<'_> {
         if open.claim.raised.has(Raised::INTERRUPTED) {
             return id;
         }
-        let text = died_text(open);
+        let text = if self.is_of_an_older_timeline(open) {
+            older_text(open)
+        } else {
+            died_text(open)
+        };
         let found = Found::new(Verdict::Interrupted, Rule::ClaimDied, &text);
         // Each attempt that died is evidence of its own that the effect may have run: it opens the incident again.
         self.keep_evidence(&About::claim(open), StoredResult::default(), found);
@@ -281,6 +294,14 @@ impl Fold<'_> {
 fn died_text(open: &OpenOperation) -> String {
     format!(
         "attempt {} at the operation ended without a result; whether its effect ran is not known, and a person decides",
+        open.claim.attempts
+    )
+}
+
+fn older_text(open: &OpenOperation) -> String {
+    format!(
+        "attempt {} at the operation was granted before the store was restored from a backup; it may have been completed since \
+         without the backup knowing of it, and a person decides",
         open.claim.attempts
     )
 }

@@ -95,6 +95,8 @@ fn may_pass(fault: &Fault) -> bool {
         | Fault::MachineMismatch { .. }
         | Fault::LimitMet { .. }
         | Fault::NoSuchIncident
+        | Fault::Halted { .. }
+        | Fault::TimelineSuperseded
         | Fault::CorruptRecord => false,
     }
 }

@@ -44,6 +44,14 @@ impl Round<'_> {
                 }
                 self.try_again().await
             }
+            // What was sent before can no longer be committed; whether it was, is not known.
+            StoreError::NotApplied {
+                reason: NotApplied::Halted(halt),
+                ..
+            } => {
+                self.fail_all(&Fault::Halted { halt });
+                Next::Done
+            }
             StoreError::NotApplied { reason, detail } if !self.unsettled => {
                 if let Some(unsaid) = self.shared.trouble.speak() {
                     warn!(resource = %self.resource, ?reason, detail, unsaid, "etcd did not take a request");

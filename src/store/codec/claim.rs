@@ -15,8 +15,12 @@ use crate::domain::record::Raised;
 use crate::domain::request::{IDENTITY_NAMES_MAX, Identity, Intent, Interrupted, Move};
 use crate::proto::store_v1 as pb;
 
-/// What it names is added to `names`.
-pub(super) fn to_message<'a>(open: &'a OpenOperation, names: &mut Names<'a>) -> pb::OpenOperation {
+/// What it names is added to `names`. `base`: that of the record's last round.
+pub(super) fn to_message<'a>(
+    open: &'a OpenOperation,
+    base: Option<u64>,
+    names: &mut Names<'a>,
+) -> pb::OpenOperation {
     let OpenOperation {
         intent,
         judged,
@@ -59,6 +63,7 @@ pub(super) fn to_message<'a>(open: &'a OpenOperation, names: &mut Names<'a>) -> 
         machine_version: version_number(judged.as_ref().map(|judged| judged.version)),
         clears: clears.map(|name| name.as_str().to_owned()).collect(),
         keeps_retrying: judged.as_ref().is_some_and(|judged| judged.keeps_retrying),
+        base: (base != Some(claim.base)).then_some(claim.base),
     }
 }
 
@@ -84,6 +89,7 @@ fn judged_from(message: &pb::OpenOperation) -> Result<Option<JudgedAs>, Invalid>
 /// What [`to_message`] wrote, with the states and rounds that its numbers stand for.
 pub(super) fn from_message(
     message: pb::OpenOperation,
+    base: Option<u64>,
     states: &[StateName],
     rounds: &[Nonce],
 ) -> Result<OpenOperation, Invalid> {
@@ -134,6 +140,10 @@ pub(super) fn from_message(
         } else {
             Seat::Own
         },
+        base: message
+            .base
+            .or(base)
+            .ok_or_else(|| Invalid::new("open.base is missing, and there is no round"))?,
         attempts: message.attempts,
         time_ms: message.time_ms,
         returned: message.returned,

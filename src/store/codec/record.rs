@@ -56,10 +56,11 @@ pub(super) fn to_message(record: &Record) -> pb::Record {
         .iter()
         .map(|past| claim::past_to_message(past, &mut names))
         .collect();
+    let base = record.round.as_ref().map(|round| round.base);
     let open = record
         .open
         .iter()
-        .map(|open| claim::to_message(open, &mut names))
+        .map(|open| claim::to_message(open, base, &mut names))
         .collect();
     pb::Record {
         moves: (record.moves != last_entered).then_some(record.moves),
@@ -122,6 +123,7 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
         before = before.then(&operation);
         operations.push(operation);
     }
+    let base = round.as_ref().map(|round| round.base);
     Ok(Record {
         moves: message.moves.unwrap_or(last_entered),
         state: match message.state {
@@ -136,7 +138,7 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
         open: message
             .open
             .into_iter()
-            .map(|open| claim::from_message(open, &states, &rounds))
+            .map(|open| claim::from_message(open, base, &states, &rounds))
             .collect::<Result<_, _>>()?,
         past_claims: message
             .past_claims

@@ -27,6 +27,7 @@ use crate::domain::record::{
 };
 use crate::domain::request::{Identity, Intent, Interrupted, Move, Ttl};
 use crate::domain::retention::StoreTime;
+use crate::domain::timeline::Halt;
 use crate::domain::token::Revision;
 
 use claims::{open_operations, past_claims, resolutions};
@@ -34,6 +35,19 @@ use company::companies;
 
 pub(super) fn nonces() -> impl Strategy<Value = Nonce> {
     any::<[u8; 16]>().prop_map(Nonce::from_bytes)
+}
+
+pub(super) fn halts() -> impl Strategy<Value = Halt> {
+    (0..4_u8, any::<[u64; 3]>()).prop_map(|(which, [known, found, time_ms])| match which {
+        0 => Halt::WentBack {
+            known,
+            found,
+            time_ms,
+        },
+        1 => Halt::OtherCluster { time_ms },
+        2 => Halt::OlderTimeline { time_ms },
+        _ => Halt::Starting { time_ms },
+    })
 }
 
 pub(super) fn marks() -> impl Strategy<Value = Mark> {

@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 
 use super::operation::Before;
 use super::refer::Names;
-use super::strategies::{incidents, nonces, operations, records};
+use super::strategies::{halts, incidents, nonces, operations, records};
 use super::*;
 use crate::domain::claim::{Claim, OpenOperation, Seat};
 use crate::domain::decision::{Rule, Verdict};
@@ -16,8 +17,9 @@ use crate::domain::incident::Evidence;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{Deliveries, LeaseId, Raised, Round, RoundEnd, ValueHash, Visit};
 use crate::domain::request::{Identity, Intent, Interrupted, Move, Ttl};
+use crate::domain::timeline::Stored;
 use crate::domain::together::Company;
-use crate::domain::token::Revision;
+use crate::domain::token::{Revision, Timeline};
 use crate::store::keys::{Keys, Prefix};
 
 fn keys() -> Keys {
@@ -170,6 +172,7 @@ fn the_usual_records_take_no_more_bytes_than_they_did() {
             request: RequestId::from_bytes([2; 16]),
             round: Nonce::from_bytes([1; 16]),
             seat: Seat::Own,
+            base: held.round.as_ref().map_or(0, |round| round.base),
             attempts: 1,
             time_ms: 1_790_000_000_000,
             returned: false,
@@ -384,10 +387,10 @@ proptest! {
 
     #[test]
     fn every_timeline_and_reservation_is_read_as_it_was_written(
-        id in nonces(), base: u64, min_token: u64,
+        id in nonces(), base: u64, min_token: u64, began_s: u64, halt in option::of(halts()),
     ) {
         let key = keys().timeline();
-        let timeline = Timeline { id, base, min_token };
+        let timeline = Stored { timeline: Timeline { id, base, min_token }, began_s, halt };
         let value = encode_timeline(&key, &timeline);
         prop_assert_eq!(decode_timeline(&key, &value).unwrap(), timeline);
         let key = keys().reservation(&resource());

@@ -12,6 +12,7 @@ use crate::domain::incident::Incident;
 use crate::domain::judge::Gone;
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{Deliveries, LeaseId, Operation, Raised, Record};
+use crate::domain::timeline::Stored;
 use crate::domain::token::Timeline;
 use crate::domain::waiter::{Place, WaiterName};
 use crate::store::keys::Prefix;
@@ -106,7 +107,7 @@ fn in_turn(commit: Commit) -> Commit {
 
 fn prepare(commit: &Commit) -> Prepared {
     let known = Known {
-        timeline: Timeline::first(Nonce::from_bytes([0; 16]), 1),
+        stored: Stored::first(Timeline::first(Nonce::from_bytes([0; 16]), 1)),
         changed: Revision::from_etcd(1).unwrap(),
     };
     Prepared::new(

@@ -13,6 +13,7 @@ mod result;
 mod span;
 pub(super) mod story;
 pub(super) mod stream;
+pub(super) mod timeline;
 mod together;
 pub(super) mod wait;
 

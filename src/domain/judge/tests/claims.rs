@@ -400,3 +400,27 @@ fn a_claim_over_old_knowledge_falls_at_the_guards() {
         "completed by a claim that had died"
     );
 }
+
+#[test]
+fn a_claim_that_was_granted_before_a_restore_is_left_to_a_person_whatever_was_declared() {
+    for declared in [pay(), pay().reruns()] {
+        let mut play = pending();
+        let (round, _) = play.claimed(&declared, 1);
+        // The store was restored: all reservations ended, and another timeline began.
+        play.reservation = None;
+        play.timeline.base = 3 * super::play::BASE;
+        play.timeline.min_token = play.timeline.base + 1;
+        let found = play.take(&declared, 2);
+        let told = (Verdict::Interrupted, Rule::OlderTimeline);
+        assert_eq!(verdict(&found), told);
+        assert!(found.decision().explanation.contains("restored"));
+        assert_eq!(lookup(&mut play, "pay"), OperationState::Interrupted);
+        let late = play.complete(&round, "receipt");
+        assert_eq!(verdict(&late).0, Verdict::Fenced);
+        kept(&play, &late, "receipt");
+        // Another round comes in the new timeline; the claim stays one of the old.
+        let (other, _) = play.hold(7);
+        play.let_go(&other);
+        assert_eq!(verdict(&play.take(&declared, 3)), told);
+    }
+}

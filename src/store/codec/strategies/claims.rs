@@ -57,7 +57,7 @@ pub(super) fn open_operations() -> impl Strategy<Value = OpenOperation> {
     let claim = (
         (nonces(), any::<[u8; 16]>(), nonces()),
         (
-            select(vec![Seat::Own, Seat::Ridden]),
+            (select(vec![Seat::Own, Seat::Ridden]), any::<u64>()),
             any::<u32>(),
             any::<u64>(),
             any::<bool>(),
@@ -65,12 +65,17 @@ pub(super) fn open_operations() -> impl Strategy<Value = OpenOperation> {
         (any::<u32>(), option::of(resolutions())),
     )
         .prop_map(
-            |((nonce, request, round), (seat, attempts, time_ms, returned), (raised, resolved))| {
+            |(
+                (nonce, request, round),
+                ((seat, base), attempts, time_ms, returned),
+                (raised, resolved),
+            )| {
                 Claim {
                     nonce,
                     request: RequestId::from_bytes(request),
                     round,
                     seat,
+                    base,
                     attempts,
                     time_ms,
                     returned,

@@ -1,0 +1,160 @@
+//! Whether etcd was restored from a backup, once something speaks for it.
+//!
+//! A reply that is behind what was known proves nothing by itself: a member may be wrong about a read. A write cannot be: its
+//! revision is made where all agree. So a small key is written, and only if that, too, comes out behind, or in
+//! another cluster, or under an earlier timeline, everything is halted. The halt is written into the timeline's own key, which
+//! every commit compares already: so it costs none of them anything, and stops also the sidecars that never knew more than the
+//! backup does.
+//!
+//! Nothing that a caller says plays any part in this: a token can be forged.
+
+use etcd_client::proto::PbTxnResponse;
+use etcd_client::{Txn, TxnOp};
+use tokio::time::timeout;
+
+use super::codec;
+use super::error::{NotApplied, StoreError};
+use super::failure::{Meaning, detail_of, meaning_of, not_applied};
+use super::link::Store;
+use super::revisions::{Position, unsigned};
+use super::timeline::Known;
+use super::txn::{get, one_value, unchanged};
+use crate::domain::timeline::{Halt, Stored};
+
+/// How often the timeline is looked at anew because somebody else changes it.
+const LOOKS_MAX: usize = 8;
+
+impl Store {
+    /// Whether something speaks for a restore that was not looked into yet.
+    pub fn suspected(&self) -> bool {
+        self.session().revisions.suspected()
+    }
+
+    /// Waits until there is reason to see whether etcd is well, or it was not heard of for so long.
+    pub async fn reason_to_look(&self, quiet: std::time::Duration) {
+        self.session().revisions.reason_to_look(quiet).await;
+    }
+
+    /// Reads the timeline, which shows that etcd is well, and what has become of the timeline.
+    pub async fn look(&self) -> Result<(), StoreError> {
+        let known = self.known();
+        let key = self.timeline_key();
+        let found = self.range_of_one(key).await?;
+        let found = Known::from_etcd(key, found)?;
+        if found != known {
+            let moved = self.timeline_moved(known, found);
+            tracing::info!(%moved, "another timeline is in force, or this one is halted");
+        }
+        Ok(())
+    }
+
+    /// Looks into a suspicion, and halts everything if it is right. `now_ms`: the time of day, for people.
+    pub async fn look_into_it(&self, now_ms: u64) -> Result<(), StoreError> {
+        let key = self.timeline_key();
+        for _ in 0..LOOKS_MAX {
+            let known = self.known();
+            let position = self.session().revisions.position();
+            let reply = self.anywhere(|| Txn::new().and_then([get(key)])).await?;
+            let found = one_value(&mut reply.responses.into_iter())?;
+            let found = Known::from_etcd(key, found)?;
+            let next = found.timeline().id != known.timeline().id && found.may_follow(&known);
+            if next || found.halt().is_some() {
+                self.adopt(known, found);
+                self.session().revisions.cleared();
+                return Ok(());
+            }
+            let probe = self.keys().probe();
+            let reply = self
+                .anywhere(|| {
+                    let put = TxnOp::put(probe.bytes(), codec::encode_probe(&probe), None);
+                    Txn::new()
+                        .when([unchanged(key, found.changed)])
+                        .and_then([put])
+                })
+                .await?;
+            if !reply.succeeded {
+                continue;
+            }
+            let Some(halt) = proof(position, &reply, &known, &found, now_ms) else {
+                tracing::warn!(
+                    "a member of etcd answered with what was no longer true; a write shows that the store is whole"
+                );
+                if found.may_follow(&known) {
+                    self.adopt(known, found);
+                }
+                self.session().revisions.cleared();
+                return Ok(());
+            };
+            tracing::error!(
+                why = %halt,
+                "halting all sidecars of this store: nothing is judged until a person has run `fencepost admin start-timeline`"
+            );
+            let halted = Stored {
+                halt: Some(halt),
+                ..found.stored
+            };
+            self.anywhere(|| {
+                let put = TxnOp::put(key.bytes(), codec::encode_timeline(key, &halted), None);
+                Txn::new()
+                    .when([unchanged(key, found.changed)])
+                    .and_then([put])
+            })
+            .await?;
+            // Whether it was this one or another's, or a new timeline was started: the next look tells.
+        }
+        Err(not_applied(
+            NotApplied::Refused,
+            "the timeline changes all the time",
+        ))
+    }
+
+    /// Asks one member after the other, whatever revision they are at. Only for what may be sent again.
+    pub(super) async fn anywhere(
+        &self,
+        build: impl Fn() -> Txn,
+    ) -> Result<PbTxnResponse, StoreError> {
+        let session = self.session();
+        let mut failures = Vec::new();
+        for (_, member) in session.order() {
+            let mut kv = member.kv.clone();
+            let detail = match timeout(session.call_limit(), kv.txn(build())).await {
+                Ok(Ok(reply)) => return Ok(reply.0),
+                Ok(Err(error)) => match meaning_of(&error) {
+                    Meaning::No(reason) => {
+                        return Err(not_applied(reason, detail_of(&member.name, &error)));
+                    }
+                    Meaning::TryAnother | Meaning::Unknown | Meaning::UnknownEverywhere => {
+                        detail_of(&member.name, &error)
+                    }
+                },
+                Err(_) => session.silent(member, session.call_limit()),
+            };
+            failures.push(detail);
+        }
+        Err(super::failure::indeterminate(failures.join("; ")))
+    }
+}
+
+/// What a write shows: that etcd was restored, and how that shows.
+fn proof(
+    position: Position,
+    reply: &PbTxnResponse,
+    known: &Known,
+    found: &Known,
+    time_ms: u64,
+) -> Option<Halt> {
+    let header = reply.header.as_ref()?;
+    let revision = unsigned(header.revision);
+    // The write was asked for after that was known, so that it has to come later.
+    if revision <= position.revision {
+        return Some(Halt::WentBack {
+            known: position.revision,
+            found: revision,
+            time_ms,
+        });
+    }
+    if position.cluster != 0 && header.cluster_id != position.cluster {
+        return Some(Halt::OtherCluster { time_ms });
+    }
+    (!found.may_follow(known)).then_some(Halt::OlderTimeline { time_ms })
+}
