@@ -379,7 +379,15 @@ pub(super) fn question_failed(error: &StoreError) -> Fault {
             error!(key, reason, "a record cannot be trusted");
             Fault::CorruptRecord
         }
-        StoreError::NotApplied { .. } | StoreError::Indeterminate { .. } => {
+        StoreError::Full { .. } => {
+            warn!(%error, "etcd takes no writes");
+            Fault::store_full()
+        }
+        StoreError::NotApplied { reason, .. } => {
+            warn!(%error, "etcd did not answer a question");
+            Fault::of_refusal(*reason)
+        }
+        StoreError::Indeterminate { .. } => {
             warn!(%error, "etcd did not answer a question");
             Fault::StoreUnavailable {
                 retry_after: STORE_RETRY,

@@ -88,8 +88,15 @@ impl Leases {
         }
         self.grant(ttl).await.map_err(|error| {
             warn!(%error, "no lease could be granted");
-            Fault::StoreUnavailable {
-                retry_after: LEASE_RETRY,
+            match error {
+                // Whether this lease was granted matters to nobody.
+                StoreError::Full { .. } => Fault::store_full(),
+                StoreError::NotApplied { reason, .. } => Fault::of_refusal(reason),
+                StoreError::Indeterminate { .. } | StoreError::Corrupt { .. } => {
+                    Fault::StoreUnavailable {
+                        retry_after: LEASE_RETRY,
+                    }
+                }
             }
         })
     }

@@ -101,7 +101,7 @@ impl Tally {
             match changed.await {
                 // An incident that is gone needs no count.
                 Ok(Some(_) | None) => {}
-                Err(StoreError::NotApplied { .. }) => {
+                Err(StoreError::NotApplied { .. } | StoreError::Full { .. }) => {
                     self.add(id, sighting);
                     self.bell.notify_one();
                 }

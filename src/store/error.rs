@@ -15,7 +15,9 @@ pub enum NotApplied {
     TooLarge,
     /// The timeline has been replaced; everything remembered of the old one must go.
     TimelineMoved,
-    /// etcd refused it for another definite reason, such as a missing right.
+    /// etcd does not know the sidecar's user, or that user may not do this.
+    Denied,
+    /// etcd refused it for another definite reason.
     Refused,
 }
 
@@ -27,6 +29,12 @@ pub enum StoreError {
     NotApplied {
         /// Why.
         reason: NotApplied,
+        /// For the log only.
+        detail: String,
+    },
+    /// etcd has no space left. What was sent was applied, or never will be: a read that is asked afterwards tells.
+    #[error("etcd has no space left ({detail})")]
+    Full {
         /// For the log only.
         detail: String,
     },

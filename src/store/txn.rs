@@ -105,6 +105,7 @@ struct Member {
     operation_count: usize,
     bytes_sent: usize,
     bytes_back: usize,
+    only_deletes: bool,
 }
 
 impl Prepared {
@@ -145,6 +146,9 @@ impl Prepared {
             operation_count: level + nested,
             bytes_sent,
             bytes_back,
+            only_deletes: commit.record.is_none()
+                && commit.operations.is_empty()
+                && commit.incidents.is_empty(),
         }))
     }
 
@@ -175,6 +179,11 @@ impl Prepared {
     /// How many bytes could come back if its guards fail, about.
     pub fn bytes_back(&self) -> usize {
         self.0.bytes_back
+    }
+
+    /// Whether it puts nothing, so that etcd takes it also when it has no space left.
+    pub fn only_deletes(&self) -> bool {
+        self.0.only_deletes
     }
 
     /// Whether both touch a key that one of them writes, so that they must not be in one batch. The keys of different

@@ -26,6 +26,8 @@ fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
         Fault::NoSuchIncident => (Code::NotFound, "UNKNOWN_INCIDENT"),
         Fault::Overloaded { .. } => (Code::ResourceExhausted, "OVERLOADED"),
         Fault::StoreUnavailable { .. } => (Code::Unavailable, "STORE_UNAVAILABLE"),
+        Fault::StoreFull { .. } => (Code::ResourceExhausted, "STORE_FULL"),
+        Fault::StoreDenied { .. } => (Code::Unavailable, "STORE_DENIED"),
         Fault::Stopping { .. } => (Code::Unavailable, "STOPPING"),
         Fault::DeadlinePassed => (Code::DeadlineExceeded, "DEADLINE_PASSED"),
         Fault::UnknownOutcome { .. } => (Code::Aborted, "UNKNOWN_OUTCOME"),
@@ -38,6 +40,8 @@ fn retry_after(fault: &Fault) -> Option<Duration> {
         Fault::Overloaded { retry_after }
         | Fault::MachineChanged { retry_after }
         | Fault::StoreUnavailable { retry_after }
+        | Fault::StoreFull { retry_after }
+        | Fault::StoreDenied { retry_after }
         | Fault::Stopping { retry_after }
         | Fault::UnknownOutcome { retry_after } => Some(*retry_after),
         Fault::InvalidField { .. }
@@ -136,6 +140,16 @@ mod tests {
                 Fault::StoreUnavailable { retry_after: SOON },
                 Code::Unavailable,
                 "STORE_UNAVAILABLE",
+            ),
+            (
+                Fault::StoreFull { retry_after: SOON },
+                Code::ResourceExhausted,
+                "STORE_FULL",
+            ),
+            (
+                Fault::StoreDenied { retry_after: SOON },
+                Code::Unavailable,
+                "STORE_DENIED",
             ),
             (
                 Fault::Stopping { retry_after: SOON },

@@ -32,6 +32,7 @@ mod retention;
 mod seam;
 mod spill;
 mod state;
+mod store_refuses;
 mod stories;
 mod timelines;
 mod waiting;

@@ -7,6 +7,7 @@ pub(crate) mod ask;
 pub(crate) mod backend;
 pub(crate) mod child;
 pub(crate) mod claim;
+pub(crate) mod cluster;
 pub(crate) mod door;
 pub(crate) mod etcd;
 pub(crate) mod fault;

@@ -11,7 +11,7 @@ use fencepost::domain::request::{
 };
 use fencepost::domain::token::{FencingToken, Timeline};
 use fencepost::engine::{Applied, Boottime, Caller, Engine, EngineOptions, Fault, Known, Reserved};
-use fencepost::store::{Endpoint, Prefix, Store, StoreOptions};
+use fencepost::store::{Endpoint, Login, Prefix, Store, StoreOptions};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -58,6 +58,25 @@ impl Sidecar {
     ) -> Self {
         let options = EngineOptions::default();
         Self::start(channel, prefix, call_timeout, first, options).await
+    }
+
+    /// One that knows several members, or logs in.
+    pub(crate) async fn on(
+        endpoints: Vec<Endpoint>,
+        login: Option<Login>,
+        prefix: &str,
+        call_timeout: Duration,
+    ) -> Self {
+        let id = Nonce::from_bytes(*Uuid::new_v4().as_bytes());
+        let options = StoreOptions {
+            prefix: Prefix::parse(prefix).expect("a prefix"),
+            call_timeout,
+        };
+        let first = Timeline::first(id, FIRST_SECONDS);
+        let store = Store::open_as(login, endpoints, options, first).await;
+        let store = store.expect("the store opens");
+        let engine = Engine::start(store.clone(), EngineOptions::default());
+        Self { engine, store }
     }
 
     async fn start(
