@@ -19,7 +19,7 @@ use super::tasks::Tasks;
 use crate::domain::ids::Nonce;
 use crate::domain::record::LeaseId;
 use crate::domain::request::Ttl;
-use crate::store::{Store, StoreError};
+use crate::store::{NotApplied, Store, StoreError};
 
 /// Most leases held ready for one TTL.
 const READY_MAX: usize = 64;
@@ -220,6 +220,7 @@ impl Leases {
 
     async fn grant(&self, ttl: Ttl) -> Result<LeaseId, StoreError> {
         let mut tries = 0;
+        let mut pace = Pace::new();
         loop {
             let lease = random_id();
             let sent = Boottime::now();
@@ -232,8 +233,20 @@ impl Leases {
                 // The id may be taken, or this grant may yet arrive: another id cannot be confused with it.
                 Err(error) => {
                     tries += 1;
-                    if tries >= ID_TRIES {
+                    let hopeless = match &error {
+                        StoreError::Full { .. } => true,
+                        StoreError::NotApplied { reason, .. } => *reason == NotApplied::Denied,
+                        StoreError::Indeterminate { .. } | StoreError::Corrupt { .. } => false,
+                    };
+                    if hopeless || tries >= ID_TRIES {
                         return Err(error);
+                    }
+                    if let StoreError::NotApplied {
+                        reason: NotApplied::Overloaded,
+                        ..
+                    } = error
+                    {
+                        pace.wait().await;
                     }
                 }
             }

@@ -160,7 +160,8 @@ async fn open<'s>(
                 return None;
             }
             Ok(Err(error)) => {
-                may_have_been_sent |= meaning_of(&error) != Meaning::TryAnother;
+                may_have_been_sent |=
+                    !matches!(meaning_of(&error), Meaning::TryAnother | Meaning::WhoAsks);
                 failures.push(detail_of(&member.name, &error));
             }
             Err(_) => {

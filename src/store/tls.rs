@@ -20,7 +20,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 pub(super) use connector::Connector;
 
 /// Largest file that is read, in bytes. The bundle of all public authorities is a fifth of it.
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
+const TLS_FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// gRPC is spoken over HTTP/2 only.
 const ALPN: &[u8] = b"h2";
 
@@ -274,13 +274,13 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error: std::io::Error| format!("is {shown}, which cannot be read: {error}");
     let file = std::fs::File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1)
+    file.take(TLS_FILE_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(unreadable)?;
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    if length > FILE_BYTES_MAX {
+    if length > TLS_FILE_BYTES_MAX {
         return Err(format!(
-            "is {shown}, which is larger than {FILE_BYTES_MAX} bytes"
+            "is {shown}, which is larger than {TLS_FILE_BYTES_MAX} bytes"
         ));
     }
     Ok(bytes)

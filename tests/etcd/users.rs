@@ -152,12 +152,42 @@ async fn a_token_that_ran_out_and_rights_that_moved_disturb_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_that_is_opened_anew_finds_its_token_void_and_goes_on() {
+async fn a_watch_that_is_opened_under_a_void_token_sees_to_a_login_by_itself() {
     bounded(Box::pin(async {
         let world = World::new(PREFIX).await;
         let proxy = Proxy::to_url(world.etcd.url());
         let (one, plan) = world.sidecar_at(&proxy.url()).await;
-        let (two, _) = world.sidecar().await;
+        let resource = fresh_resource();
+        applied(&one.transition(&create(&resource, "pending")).await);
+        until("it follows the machines", BACK_WITHIN, || async {
+            (plan.counts().of(Rpc::Watch) > 0).then_some(())
+        })
+        .await;
+        world.change_password(FIRST).await;
+        let before = plan.counts();
+        proxy.cut();
+        proxy.heal();
+        // Nobody calls. The watch is refused; it asks a question, which logs in; then it is opened once more.
+        let since = || plan.counts().since(&before);
+        until("it logs in", BACK_WITHIN, || async {
+            (since().of(Rpc::Other) > 0).then_some(())
+        })
+        .await;
+        let refused = since().of(Rpc::Watch);
+        until("it is opened once more", BACK_WITHIN, || async {
+            (since().of(Rpc::Watch) > refused).then_some(())
+        })
+        .await;
+        assert_eq!(since().of(Rpc::Other), 1, "logins");
+    }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_waits_is_answered_although_its_token_became_void() {
+    bounded(Box::pin(async {
+        let world = World::new(PREFIX).await;
+        let ((one, plan), (two, _)) = (world.sidecar().await, world.sidecar().await);
         let resource = fresh_resource();
         applied(&one.transition(&create(&resource, "pending")).await);
         let pay = ask(&resource, "pay").from(&["pending"]).to("paid");
@@ -169,14 +199,6 @@ async fn a_watch_that_is_opened_anew_finds_its_token_void_and_goes_on() {
         })
         .await;
         world.change_password(FIRST).await;
-        let before = plan.counts();
-        proxy.cut();
-        proxy.heal();
-        // Three watches: on the machines, the record, the reservation. Refused once, then taken.
-        until("its watches are there again", BACK_WITHIN, || async {
-            (plan.counts().since(&before).of(Rpc::Watch) >= 3).then_some(())
-        })
-        .await;
         applied(&two.complete(&claim.id, "receipt").await);
         let told = waiting.await.unwrap().unwrap();
         replayed(&told, &body("receipt"));

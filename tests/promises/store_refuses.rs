@@ -13,6 +13,7 @@ use crate::support::ask::{ask, body, create, fresh_resource, reserve};
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, judged, replayed};
 use crate::support::fault::{Action, FaultPlan, Injected, NO_SPACE, Rpc};
+use crate::support::sidecar::caller_for;
 use crate::support::{engines, until};
 
 const BUSY: (Code, &str) = (Code::ResourceExhausted, "etcdserver: too many requests");
@@ -113,6 +114,37 @@ async fn requests_of_one_commit_are_each_told_whether_they_need_space(backend: B
     assert_eq!(released.unwrap().decision.verdict, Verdict::Granted);
 }
 
+async fn a_release_is_taken_also_while_others_ask_for_space(backend: Backend) {
+    let (one, plan) = backend.faulty().await;
+    let mut grants = Vec::new();
+    for _ in 0..20 {
+        grants.push(one.hold(&reserve(&fresh_resource())).await);
+    }
+    let _faults = full(&plan);
+    let others: Vec<_> = (0..24)
+        .map(|_| {
+            let one = one.clone();
+            tokio::spawn(async move {
+                loop {
+                    let refused = one
+                        .try_transition(&create(&fresh_resource(), "pending"))
+                        .await;
+                    assert!(
+                        matches!(refused, Err(Fault::StoreFull { .. })),
+                        "{refused:?}"
+                    );
+                }
+            })
+        })
+        .collect();
+    for grant in grants {
+        assert_eq!(one.release(&grant.id).await.verdict, Verdict::Applied);
+    }
+    for other in others {
+        other.abort();
+    }
+}
+
 async fn a_claim_that_is_given_back_without_space_is_taken_for_interrupted(backend: Backend) {
     let (one, plan) = backend.faulty().await;
     let resource = fresh_resource();
@@ -151,6 +183,10 @@ async fn an_etcd_with_too_much_to_do_is_asked_again_within_bounds(backend: Backe
         "{refused:?}"
     );
     assert_eq!(busy.hits(), 7, "once, and six times again");
+    // Nothing is on its way between two tries, and a caller whose time runs out then is told so.
+    let soon = caller_for(Duration::from_millis(300));
+    let late = one.engine.transition(pay.build(), soon).await;
+    assert_eq!(late, Err(Fault::DeadlinePassed));
     busy.lift();
     applied(&one.transition(&pay).await);
 }
@@ -214,6 +250,7 @@ engines!(
     without_space_writes_are_refused_and_all_else_goes_on,
     the_write_that_took_the_last_space_is_answered_as_done,
     requests_of_one_commit_are_each_told_whether_they_need_space,
+    a_release_is_taken_also_while_others_ask_for_space,
     a_claim_that_is_given_back_without_space_is_taken_for_interrupted,
     an_etcd_with_too_much_to_do_is_asked_again_within_bounds,
     a_missing_right_is_told_apart_and_mended_without_a_restart,
