@@ -78,7 +78,7 @@ async fn a_dead_and_a_hung_member_fail_no_call() {
         // Now one hangs: connections stay open, and nothing is said.
         let hung = sidecar(&cluster, other).await;
         insisted(&hung, &resource, "before", "done").await;
-        cluster.pause(other);
+        cluster.pause(other).await;
         insisted(&hung, &resource, "hung", "done").await;
         assert_eq!(hung.state(&resource).await, "pending");
         until("the keepalive goes elsewhere", BACK_WITHIN, || async {
@@ -121,7 +121,7 @@ async fn leaders_that_die_or_stall_under_load_double_nothing_and_lose_no_renewed
         tokio::join!(load(0), cluster.kill(killed));
         cluster.revive(killed);
         let stalled = cluster.leader().await;
-        cluster.pause(stalled);
+        cluster.pause(stalled).await;
         tokio::join!(load(1), tokio::time::sleep(STALL));
         cluster.resume(stalled);
         load(2).await;
@@ -166,15 +166,12 @@ async fn without_a_majority_callers_are_told_in_time_and_it_goes_on_when_there_i
         let grant = one.hold(&reserve_for(&resource, 60)).await;
         for way in ["paused", "killed"] {
             let (second, third) = (1, 2);
-            match way {
-                "paused" => [second, third].map(|at| cluster.pause(at)),
-                _ => {
-                    for at in [second, third] {
-                        cluster.kill(at).await;
-                    }
-                    [(), ()]
+            for at in [second, third] {
+                match way {
+                    "paused" => cluster.pause(at).await,
+                    _ => cluster.kill(at).await,
                 }
-            };
+            }
             // Before anybody has noticed, and after.
             let mut told = BTreeMap::<String, usize>::new();
             for nth in 0..4 {

@@ -9,7 +9,7 @@ use fencepost::store::{Endpoint, Login};
 use futures_util::future::join_all;
 use tempfile::TempDir;
 
-use crate::support::ask::{ask, body, create, fresh_resource, reserve};
+use crate::support::ask::{ask, body, create, fresh_resource, reserve, reserve_for};
 use crate::support::backend::connection;
 use crate::support::claim::{applied, replayed};
 use crate::support::etcd::Etcd;
@@ -114,7 +114,15 @@ async fn a_token_that_is_void_is_replaced_by_one_login_for_all_callers() {
             let before = plan.counts();
             let resources: Vec<_> = (0..50).map(|_| fresh_resource()).collect();
             let asks: Vec<_> = resources.iter().map(|id| create(id, "pending")).collect();
-            for answer in join_all(asks.iter().map(|ask| one.transition(ask))).await {
+            // Each TTL needs a lease of its own, and so a request.
+            let reserves = (100..120).map(|seconds| reserve_for(&fresh_resource(), seconds));
+            let reserves: Vec<_> = reserves.collect();
+            let (moved, reserved) = tokio::join!(
+                join_all(asks.iter().map(|ask| one.transition(ask))),
+                join_all(reserves.iter().map(|ask| one.hold(ask))),
+            );
+            assert_eq!((moved.len(), reserved.len()), (50, 20));
+            for answer in moved {
                 applied(&answer);
             }
             // Keepalives go over a stream that was opened under the old token.

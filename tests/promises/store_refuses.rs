@@ -185,7 +185,9 @@ async fn an_etcd_with_too_much_to_do_is_asked_again_within_bounds(backend: Backe
     assert_eq!(busy.hits(), 7, "once, and six times again");
     // Nothing is on its way between two tries, and a caller whose time runs out then is told so.
     let soon = caller_for(Duration::from_millis(300));
-    let late = one.engine.transition(pay.build(), soon).await;
+    // What begins a resource is sent at once, without a look.
+    let begins = create(&fresh_resource(), "pending");
+    let late = one.engine.transition(begins.build(), soon).await;
     assert_eq!(late, Err(Fault::DeadlinePassed));
     busy.lift();
     applied(&one.transition(&pay).await);

@@ -145,8 +145,8 @@ impl Cluster {
     }
 
     /// Stops one where it stands.
-    pub(crate) fn pause(&self, member: usize) {
-        self.members[member].child.signal(Signal::STOP);
+    pub(crate) async fn pause(&self, member: usize) {
+        self.members[member].child.pause().await;
     }
 
     /// Lets it go on.
