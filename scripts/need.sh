@@ -3,6 +3,7 @@
 #   need.sh build   what `cargo build` needs: a linker and protoc
 #   need.sh lint    and rustfmt, clippy, buf
 #   need.sh test    and etcd, etcdctl, curl, Python with the packages of the example
+#   need.sh matrix  what `cargo test` needs with etcd; Go, which builds other versions, is asked for and not installed
 #   need.sh bench   what `cargo build` needs, etcd, and what is measured beside it: Redis, PostgreSQL
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -112,6 +113,13 @@ need_test() {
     need curl curl
 }
 
+need_matrix() {
+    need_build
+    need_etcd
+    # Debian's Go is too old for the etcds of today.
+    command -v go >/dev/null || say "there is NO GO here: only the etcd in PATH and those built before can be tested (https://go.dev/dl)"
+}
+
 need_bench() {
     need_build
     need_etcd
@@ -126,9 +134,10 @@ case "${1:-}" in
 build) need_build ;;
 lint) need_lint ;;
 test) need_test ;;
+matrix) need_matrix ;;
 bench) need_bench ;;
 *)
-    say "say one of: build, lint, test, bench"
+    say "say one of: build, lint, test, matrix, bench"
     exit 2
     ;;
 esac

@@ -497,6 +497,8 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| base of a timeline | 2^53 - 1 - 2^46 |",
         "| machine file | {FILE_BYTES_MAX/1024} KiB, {STATES_MAX} states, {EVENTS_MAX} events |",
         "| kinds with a machine in force; names and former digest rules that all versions of one remember | {MACHINES_MAX}; {SUCCESSORS_MAX} |",
+        "| a TLS file; a password | {TLS_FILE_BYTES_MAX/1048576} MiB; {PASSWORD_BYTES_MAX} bytes |",
+        "| times that a request is sent again while etcd has too much to do | {TURNED_AWAY_MAX} |",
         "| log lines of one kind of trouble | {LINES_MAX} a second, the rest counted |",
     ];
     assert_eq!(rows, told.map(filled));

@@ -29,6 +29,24 @@ pub struct ServeArgs {
     /// How long one call to etcd may take [env: FENCEPOST_ETCD_TIMEOUT] [default: 5s]
     #[arg(long, value_name = "DURATION")]
     etcd_timeout: Option<String>,
+    /// PEM file of the authorities that may vouch for etcd; with it, URLs begin with https:// [env: FENCEPOST_ETCD_CA]
+    #[arg(long, value_name = "FILE")]
+    etcd_ca: Option<String>,
+    /// PEM file of the sidecar's certificate towards etcd; read again for each connection [env: FENCEPOST_ETCD_CERT]
+    #[arg(long, value_name = "FILE")]
+    etcd_cert: Option<String>,
+    /// PEM file of that certificate's key [env: FENCEPOST_ETCD_KEY]
+    #[arg(long, value_name = "FILE")]
+    etcd_key: Option<String>,
+    /// Name that etcd's certificate must have [env: FENCEPOST_ETCD_SERVER_NAME] [default: the host of each URL]
+    #[arg(long, value_name = "NAME")]
+    etcd_server_name: Option<String>,
+    /// User as whom the sidecar logs in to etcd [env: FENCEPOST_ETCD_USER]
+    #[arg(long, value_name = "USER")]
+    etcd_user: Option<String>,
+    /// File with that user's password; read again for each login [env: FENCEPOST_ETCD_PASSWORD_FILE]
+    #[arg(long, value_name = "FILE")]
+    etcd_password_file: Option<String>,
     /// How long the start waits for etcd [env: FENCEPOST_ETCD_WAIT] [default: 30s]
     #[arg(long, value_name = "DURATION")]
     etcd_wait: Option<String>,
@@ -101,6 +119,12 @@ pub async fn serve(args: ServeArgs) -> ExitCode {
         (settings::ETCD_ENDPOINTS, args.etcd_endpoints),
         (settings::ETCD_PREFIX, args.etcd_prefix),
         (settings::ETCD_TIMEOUT, args.etcd_timeout),
+        (settings::ETCD_CA, args.etcd_ca),
+        (settings::ETCD_CERT, args.etcd_cert),
+        (settings::ETCD_KEY, args.etcd_key),
+        (settings::ETCD_SERVER_NAME, args.etcd_server_name),
+        (settings::ETCD_USER, args.etcd_user),
+        (settings::ETCD_PASSWORD_FILE, args.etcd_password_file),
         (settings::ETCD_WAIT, args.etcd_wait),
     ];
     run(etcd.into_iter().chain(args.sidecar.flags()), Config::serve).await

@@ -1,6 +1,7 @@
 //! Flags and environment, checked as a whole before anything is opened.
 
 mod admin_socket;
+mod etcd_access;
 mod machines;
 mod setting;
 mod values;
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::domain::retention::Keeping;
-use crate::store::Prefix;
+use crate::store::{Login, Prefix, Tls};
 
 pub use admin_socket::admin_socket_path;
 pub use machines::{MachineFile, in_directory, read_file, sound as sound_machines};
@@ -25,8 +26,9 @@ pub use variables::unknown as unknown_variables;
 /// The settings, by the name that flags and variables share.
 pub mod settings {
     pub use super::setting::{
-        ADMIN_SOCKET, DRAIN_LIMIT, ETCD_ENDPOINTS, ETCD_PREFIX, ETCD_TIMEOUT, ETCD_WAIT, FORGET,
-        INCIDENT_RETENTION, LISTEN, LOG_FORMAT, LOG_LEVEL, MACHINES, RETENTION,
+        ADMIN_SOCKET, DRAIN_LIMIT, ETCD_CA, ETCD_CERT, ETCD_ENDPOINTS, ETCD_KEY,
+        ETCD_PASSWORD_FILE, ETCD_PREFIX, ETCD_SERVER_NAME, ETCD_TIMEOUT, ETCD_USER, ETCD_WAIT,
+        FORGET, INCIDENT_RETENTION, LISTEN, LOG_FORMAT, LOG_LEVEL, MACHINES, RETENTION,
     };
 }
 
@@ -61,8 +63,12 @@ pub enum Backend {
 /// How etcd is reached.
 #[derive(Clone, Debug)]
 pub struct Etcd {
-    /// One URL for each member.
+    /// One URL for each member: all with `https://` if there is TLS, else all with `http://`.
     pub endpoints: Vec<String>,
+    /// TLS, if it is used.
+    pub tls: Option<Tls>,
+    /// The user as whom the sidecar logs in, if by password.
+    pub login: Option<Login>,
     /// What every key begins with.
     pub prefix: Prefix,
     /// How long one call may take.
@@ -110,13 +116,19 @@ impl Config {
         });
         let timeout = reading.read(&ETCD_TIMEOUT, values::etcd_timeout);
         let wait = reading.read(&ETCD_WAIT, values::etcd_wait);
-        let etcd = match (endpoints, prefix, timeout, wait) {
-            (Some(endpoints), Some(prefix), Some(timeout), Some(wait)) => Some(Etcd {
-                endpoints,
-                prefix,
-                timeout,
-                wait,
-            }),
+        let tls = etcd_access::tls(&mut reading, endpoints.as_deref());
+        let login = etcd_access::login(&mut reading);
+        let etcd = match (endpoints, prefix, timeout, wait, tls, login) {
+            (Some(endpoints), Some(prefix), Some(timeout), Some(wait), Some(tls), Some(login)) => {
+                Some(Etcd {
+                    endpoints,
+                    tls,
+                    login,
+                    prefix,
+                    timeout,
+                    wait,
+                })
+            }
             _ => None,
         };
         Self::shared(reading, etcd.map(Backend::Etcd))

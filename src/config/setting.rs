@@ -36,6 +36,18 @@ settings! {
     ETCD_PREFIX: "--etcd-prefix", "FENCEPOST_ETCD_PREFIX", "/fencepost/";
     /// How long one call to etcd may take.
     ETCD_TIMEOUT: "--etcd-timeout", "FENCEPOST_ETCD_TIMEOUT", "5s";
+    /// Certificates of the authorities that may vouch for etcd.
+    ETCD_CA: "--etcd-ca", "FENCEPOST_ETCD_CA", "";
+    /// The sidecar's certificate towards etcd.
+    ETCD_CERT: "--etcd-cert", "FENCEPOST_ETCD_CERT", "";
+    /// The key of that certificate.
+    ETCD_KEY: "--etcd-key", "FENCEPOST_ETCD_KEY", "";
+    /// The name that etcd's certificate must have.
+    ETCD_SERVER_NAME: "--etcd-server-name", "FENCEPOST_ETCD_SERVER_NAME", "";
+    /// As whom the sidecar logs in to etcd.
+    ETCD_USER: "--etcd-user", "FENCEPOST_ETCD_USER", "";
+    /// Where the password of that user lies.
+    ETCD_PASSWORD_FILE: "--etcd-password-file", "FENCEPOST_ETCD_PASSWORD_FILE", "";
     /// How long the start waits for etcd.
     ETCD_WAIT: "--etcd-wait", "FENCEPOST_ETCD_WAIT", "30s";
     /// How long the stop waits for calls under way.
@@ -184,6 +196,18 @@ impl<'a> Reading<'a> {
         parse(text)
             .map_err(|reasons| self.faults.extend(reasons.into_iter().map(faults)))
             .ok()
+    }
+
+    /// Notes what is wrong with settings together, and whoever gave the one that is to blame.
+    pub(super) fn fault(&mut self, setting: &Setting, reason: impl Into<String>) {
+        let source = self
+            .sources
+            .get(setting)
+            .map_or(setting.flag, |(source, _)| source);
+        self.faults.push(Fault {
+            source,
+            reason: reason.into(),
+        });
     }
 
     pub(super) fn into_faults(self) -> Faults {

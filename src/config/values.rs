@@ -43,32 +43,44 @@ pub(super) fn endpoints(text: &str) -> Result<Vec<String>, String> {
             endpoints.len()
         ));
     }
+    let encrypted = endpoints.iter().filter(|url| is_encrypted(url)).count();
+    if encrypted != 0 && encrypted != endpoints.len() {
+        return Err(
+            "has addresses with https:// and with http://; either all calls to etcd are encrypted or none"
+                .to_owned(),
+        );
+    }
     Ok(endpoints)
 }
 
+pub(super) fn is_encrypted(url: &str) -> bool {
+    url.starts_with("https://")
+}
+
 fn endpoint(text: &str) -> Result<String, String> {
-    const FORM: &str = "give http://host:port, several separated by commas";
+    const FORM: &str = "give http://host:port or https://host:port, several separated by commas";
     let text = text.trim();
     if text.is_empty() {
         return Err(format!("has an empty address; {FORM}"));
     }
     // Before anything is repeated in an error: it may hold a password.
     if text.contains('@') {
-        return Err("has a user name in an address; etcd users are not supported yet".to_owned());
-    }
-    if text.starts_with("https://") {
-        return Err(format!(
-            "has {text:?}; TLS to etcd is not supported yet, use http://"
-        ));
+        return Err(
+            "has a user name in an address; give it with --etcd-user, and the password in a file with --etcd-password-file"
+                .to_owned(),
+        );
     }
     let no_url = || format!("has {text:?}; {FORM}");
     let uri: Uri = text.parse().map_err(|_| no_url())?;
-    if uri.scheme_str() != Some("http") || !matches!(uri.path(), "" | "/") || uri.query().is_some()
-    {
+    let scheme = uri
+        .scheme_str()
+        .filter(|it| matches!(*it, "http" | "https"));
+    let Some(scheme) = scheme.filter(|_| matches!(uri.path(), "" | "/") && uri.query().is_none())
+    else {
         return Err(no_url());
-    }
+    };
     match (uri.host(), uri.port_u16()) {
-        (Some(host), Some(port)) if !host.is_empty() => Ok(format!("http://{host}:{port}")),
+        (Some(host), Some(port)) if !host.is_empty() => Ok(format!("{scheme}://{host}:{port}")),
         (Some(host), None) if !host.is_empty() => Err(format!(
             "has {text:?} without a port; etcd listens on 2379 unless told otherwise"
         )),
@@ -249,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_etcd_is_plain_http_with_a_port() {
+    fn an_address_of_etcd_has_a_scheme_and_a_port() {
         assert_eq!(
             endpoints("http://a:2379, http://[::1]:1/"),
             Ok(vec![
@@ -261,7 +273,7 @@ mod tests {
             ("", "empty"),
             ("http://a:1,", "empty"),
             ("a:2379", "give http://"),
-            ("https://a:2379", "TLS"),
+            ("https://a:2379,http://b:2379", "either all"),
             ("http://a", "without a port"),
             ("http://a:1/x", "give http://"),
             ("unix:///x", "give http://"),

@@ -246,13 +246,27 @@ async fn send(store: &Store, batch: Batch, replies: Vec<oneshot::Sender<Outcome>
             }
         }
         Err(StoreError::NotApplied {
-            reason: NotApplied::LeaseGone | NotApplied::Refused | NotApplied::TooLarge,
+            reason:
+                NotApplied::LeaseGone | NotApplied::Refused | NotApplied::Denied | NotApplied::TooLarge,
             ..
         }) if members.len() > 1 => {
             // One member spoils the batch for all, and etcd does not say which.
             stream::iter(replies.into_iter().zip(members))
                 .for_each_concurrent(SINGLES_IN_FLIGHT_MAX, |(reply, member)| async move {
                     drop(reply.send(send_alone(store, member).await));
+                })
+                .await;
+        }
+        // What only deletes is taken also when there is no space, if nothing that puts goes with it.
+        Err(error @ StoreError::Full { .. }) if members.len() > 1 => {
+            stream::iter(replies.into_iter().zip(members))
+                .for_each_concurrent(SINGLES_IN_FLIGHT_MAX, |(reply, member)| async {
+                    let outcome = if member.only_deletes() {
+                        send_alone(store, member).await
+                    } else {
+                        Err(error.clone())
+                    };
+                    drop(reply.send(outcome));
                 })
                 .await;
         }

@@ -36,7 +36,7 @@ pub use crate::domain::judge::OperationState;
 use crate::domain::judge::{Answer, Ask};
 use crate::domain::request::{Complete, Fence, Lookup, Resolve, Transition};
 use crate::domain::retention::Keeping;
-use crate::store::{NotApplied, Store, StoreError};
+use crate::store::{Store, StoreError};
 
 /// When to ask again while the sidecar is going down: another one, or the next, will be there.
 pub(super) const STOPPING_RETRY: Duration = Duration::from_secs(1);
@@ -398,11 +398,15 @@ pub(super) fn question_failed(error: &StoreError) -> Fault {
             error!(key, reason, "a record cannot be trusted");
             Fault::CorruptRecord
         }
-        StoreError::NotApplied {
-            reason: NotApplied::Halted(halt),
-            ..
-        } => Fault::Halted { halt: *halt },
-        StoreError::NotApplied { .. } | StoreError::Indeterminate { .. } => {
+        StoreError::Full { .. } => {
+            warn!(%error, "etcd takes no writes");
+            Fault::store_full()
+        }
+        StoreError::NotApplied { reason, .. } => {
+            warn!(%error, "etcd did not answer a question");
+            Fault::of_refusal(*reason)
+        }
+        StoreError::Indeterminate { .. } => {
             warn!(%error, "etcd did not answer a question");
             Fault::StoreUnavailable {
                 retry_after: STORE_RETRY,

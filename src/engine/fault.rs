@@ -6,9 +6,14 @@ use crate::domain::ids::Kind;
 use crate::domain::judge::Unlawful;
 use crate::domain::machine::MachineVersion;
 use crate::domain::timeline::Halt;
+use crate::store::NotApplied;
 
 /// When to ask again once the machine of a kind has become known.
 const LAW_RETRY: Duration = Duration::from_millis(50);
+/// When to ask again when etcd did not take a request.
+const STORE_RETRY: Duration = Duration::from_millis(500);
+/// When to ask again when an operator has to do something first.
+const OPERATOR_RETRY: Duration = Duration::from_secs(5);
 
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,6 +109,24 @@ pub enum Fault {
         "somebody else has started a timeline meanwhile, and this one is not in force; look, and start another if need be"
     )]
     TimelineSuperseded,
+    /// etcd has no space left; nothing was done.
+    #[error(
+        "etcd has no space left and takes no writes until an operator makes room (compact, defragment, disarm the alarm); \
+         nothing was done, ask again with the same ids"
+    )]
+    StoreFull {
+        /// When to ask again.
+        retry_after: Duration,
+    },
+    /// etcd does not know the sidecar's user, or that user may not do this; nothing was done.
+    #[error(
+        "etcd does not let this sidecar in, or not do this; nothing was done, and the log of the sidecar says which right is \
+         missing"
+    )]
+    StoreDenied {
+        /// When to ask again.
+        retry_after: Duration,
+    },
     /// The sidecar is going down; nothing was done.
     #[error("this sidecar is stopping; nothing was done, ask again with the same ids")]
     Stopping {
@@ -135,6 +158,7 @@ impl Fault {
             Self::MachineChanged { .. }
             | Self::Overloaded { .. }
             | Self::RenewalsLate { .. }
+            | Self::StoreFull { .. }
             | Self::StoreUnavailable { .. } => true,
             Self::InvalidField { .. }
             | Self::UnknownKind { .. }
@@ -145,10 +169,36 @@ impl Fault {
             | Self::NoSuchIncident
             | Self::Halted { .. }
             | Self::TimelineSuperseded
+            | Self::StoreDenied { .. }
             | Self::Stopping { .. }
             | Self::DeadlinePassed
             | Self::UnknownOutcome { .. }
             | Self::CorruptRecord => false,
+        }
+    }
+
+    /// Why etcd certainly did nothing.
+    pub(super) fn of_refusal(reason: NotApplied) -> Self {
+        match reason {
+            NotApplied::Halted(halt) => Self::Halted { halt },
+            NotApplied::Denied => Self::StoreDenied {
+                retry_after: OPERATOR_RETRY,
+            },
+            NotApplied::Unreachable
+            | NotApplied::Overloaded
+            | NotApplied::LeaseGone
+            | NotApplied::TooLarge
+            | NotApplied::TimelineMoved
+            | NotApplied::Refused => Self::StoreUnavailable {
+                retry_after: STORE_RETRY,
+            },
+        }
+    }
+
+    /// Why nothing can be written now.
+    pub(super) fn store_full() -> Self {
+        Self::StoreFull {
+            retry_after: OPERATOR_RETRY,
         }
     }
 

@@ -198,7 +198,9 @@ impl Engine {
         let renewed = self.shared.leases.renew(lease).await;
         let bound = renewed.map_err(|error| match error {
             StoreError::Indeterminate { .. } => unknown(),
-            StoreError::NotApplied { .. } | StoreError::Corrupt { .. } => question_failed(&error),
+            StoreError::NotApplied { .. }
+            | StoreError::Full { .. }
+            | StoreError::Corrupt { .. } => question_failed(&error),
         })?;
         let second = self
             .ask(
@@ -251,9 +253,11 @@ fn unknown() -> Fault {
 /// Once the keepalive was sent, a question that failed does not mean that nothing was done.
 fn after_keepalive(fault: Fault) -> Fault {
     match fault {
-        Fault::StoreUnavailable { .. } | Fault::Overloaded { .. } | Fault::Stopping { .. } => {
-            unknown()
-        }
+        Fault::StoreUnavailable { .. }
+        | Fault::StoreFull { .. }
+        | Fault::StoreDenied { .. }
+        | Fault::Overloaded { .. }
+        | Fault::Stopping { .. } => unknown(),
         Fault::InvalidField { .. }
         | Fault::UnknownKind { .. }
         | Fault::UnknownEvent { .. }

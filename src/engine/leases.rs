@@ -20,7 +20,7 @@ use super::tasks::Tasks;
 use crate::domain::ids::Nonce;
 use crate::domain::record::LeaseId;
 use crate::domain::request::Ttl;
-use crate::store::{LeaseUse, Store, StoreError};
+use crate::store::{LeaseUse, NotApplied, Store, StoreError};
 
 /// Most leases held ready for one TTL.
 const READY_MAX: usize = 64;
@@ -99,8 +99,15 @@ impl Leases {
         }
         self.grant(ttl).await.map_err(|error| {
             warn!(%error, "no lease could be granted");
-            Fault::StoreUnavailable {
-                retry_after: LEASE_RETRY,
+            match error {
+                // Whether this lease was granted matters to nobody.
+                StoreError::Full { .. } => Fault::store_full(),
+                StoreError::NotApplied { reason, .. } => Fault::of_refusal(reason),
+                StoreError::Indeterminate { .. } | StoreError::Corrupt { .. } => {
+                    Fault::StoreUnavailable {
+                        retry_after: LEASE_RETRY,
+                    }
+                }
             }
         })
     }
@@ -260,6 +267,7 @@ impl Leases {
 
     async fn grant(&self, ttl: Ttl) -> Result<LeaseId, StoreError> {
         let mut tries = 0;
+        let mut pace = Pace::new();
         loop {
             let lease = random_id();
             let sent = Boottime::now();
@@ -272,8 +280,20 @@ impl Leases {
                 // The id may be taken, or this grant may yet arrive: another id cannot be confused with it.
                 Err(error) => {
                     tries += 1;
-                    if tries >= ID_TRIES {
+                    let hopeless = match &error {
+                        StoreError::Full { .. } => true,
+                        StoreError::NotApplied { reason, .. } => *reason == NotApplied::Denied,
+                        StoreError::Indeterminate { .. } | StoreError::Corrupt { .. } => false,
+                    };
+                    if hopeless || tries >= ID_TRIES {
                         return Err(error);
+                    }
+                    if let StoreError::NotApplied {
+                        reason: NotApplied::Overloaded,
+                        ..
+                    } = error
+                    {
+                        pace.wait().await;
                     }
                 }
             }

@@ -124,6 +124,12 @@ impl Engine {
                         }
                         pace.wait().await;
                     }
+                    // What was sent is over. The next look shows it if it was applied.
+                    Err(StoreError::Full { .. }) if unanswered.is_none() => {
+                        unanswered = Some((*filed).clone());
+                        break false;
+                    }
+                    Err(error @ StoreError::Full { .. }) => return Err(question_failed(&error)),
                     Err(_) if unanswered.is_some() && !self.shared.tasks.ended() => {
                         pace.wait().await;
                     }

@@ -109,9 +109,12 @@ impl Pulse {
                 }
                 Health::Untrusted
             }
-            Ok(Err(StoreError::NotApplied { .. } | StoreError::Indeterminate { .. })) | Err(_) => {
-                Health::Unreachable
-            }
+            Ok(Err(
+                StoreError::NotApplied { .. }
+                | StoreError::Full { .. }
+                | StoreError::Indeterminate { .. },
+            ))
+            | Err(_) => Health::Unreachable,
         }
     }
 

@@ -16,6 +16,7 @@
 //! operations are finished and differ at most in which incidents were raised about them, which raising again finds there.
 
 mod failed;
+mod full;
 pub(super) mod settling;
 mod unleased;
 
@@ -46,6 +47,8 @@ use settling::{leaves, may_hold_again, queue_guard};
 
 /// How often a lane folds anew because others were first, before it gives up for now.
 pub(super) const OVERTAKEN_MAX: u32 = 64;
+/// How often the requests of a round are sent again because etcd had too much to do, with growing pauses: about two seconds.
+const TURNED_AWAY_MAX: u32 = 6;
 /// When to ask again after a fault of the store or too much contention.
 pub(super) const FAULT_RETRY: Duration = Duration::from_millis(500);
 
@@ -70,6 +73,10 @@ pub(super) struct Round<'a> {
     /// The lease that the last commit was to hang a key on.
     granting: Option<LeaseId>,
     overtaken: u32,
+    /// How often etcd had too much to do for the requests of this round.
+    turned_away: u32,
+    /// Whether etcd has no space: what needs a write is answered so, one request after another, and the rest by what is true.
+    store_full: bool,
     pace: Pace,
 }
 
@@ -118,6 +125,8 @@ impl<'a> Round<'a> {
             shut_out: false,
             granting: None,
             overtaken: 0,
+            turned_away: 0,
+            store_full: false,
             pace: Pace::new(),
         }
     }
@@ -166,6 +175,8 @@ impl<'a> Round<'a> {
             // Boxed, for it is rare, and every lane's task would be made to hold it.
             None if folded.unleased => Box::pin(self.take_lease()).await,
             None => self.confirm(folded).await,
+            // Boxed, for it is rare.
+            Some(_) if self.store_full => Box::pin(self.without_space(folded)).await,
             Some(_) => self.commit(folded).await,
         }
     }
@@ -214,6 +225,9 @@ impl<'a> Round<'a> {
                 Judged::Answered(draft) => {
                     drafts.push(*draft);
                     kept.push_back(ticket);
+                    if self.store_full {
+                        break;
+                    }
                 }
                 Judged::Limit { what, limit } if sure && drafts.is_empty() => {
                     self.shared

@@ -106,6 +106,11 @@ impl Tally {
             match changed.await {
                 // An incident that is gone needs no count.
                 Ok(Some(_) | None) => {}
+                Err(StoreError::Full { .. }) => {
+                    self.add(id, sighting);
+                    self.bell.notify_one();
+                    return;
+                }
                 Err(StoreError::NotApplied { reason, .. }) => {
                     self.add(id, sighting);
                     self.bell.notify_one();

@@ -42,6 +42,14 @@ impl Progress {
         swap.is_ok() || swap == Err(SENT)
     }
 
+    /// Notes that the commit that was sent was certainly not applied.
+    fn was_not_sent(&self) {
+        // One that was withdrawn stays so.
+        let _ = self
+            .0
+            .compare_exchange(SENT, WAITING, Ordering::AcqRel, Ordering::Acquire);
+    }
+
     /// Whether the request was withdrawn.
     pub(super) fn withdrawn(&self) -> bool {
         self.0.load(Ordering::Acquire) == WITHDRAWN
@@ -117,6 +125,11 @@ impl Ticket {
             | Ask::Sweep(_) => self.progress.send(),
             Ask::Fence(_) | Ask::Check(_) | Ask::Lookup(_) | Ask::Inspect => !self.withdrawn(),
         }
+    }
+
+    /// Notes that the commit that rested on it was refused, and none is on its way: it can be withdrawn again.
+    pub(super) fn refused(&self) {
+        self.progress.was_not_sent();
     }
 
     /// Gives what it asks to hold another name, unless that one is known.

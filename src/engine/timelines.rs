@@ -203,6 +203,6 @@ fn step_failed(error: StoreError) -> Fault {
                 retry_after: UNKNOWN_RETRY,
             }
         }
-        StoreError::Corrupt { .. } => question_failed(&error),
+        StoreError::Corrupt { .. } | StoreError::Full { .. } => question_failed(&error),
     }
 }

@@ -18,7 +18,12 @@ pub(super) enum Welcome {
 }
 
 /// Says that the sidecar is ready, and where. The line on standard output is for scripts: it comes once, whatever is logged.
-pub(super) fn ready(address: SocketAddr, admin: Option<&Path>, welcome: Welcome) {
+pub(super) fn ready(
+    address: SocketAddr,
+    admin: Option<&Path>,
+    etcd: Option<&str>,
+    welcome: Welcome,
+) {
     let admin_text = admin.map_or_else(|| "none".to_owned(), |path| path.display().to_string());
     match welcome {
         Welcome::None => {}
@@ -30,7 +35,13 @@ pub(super) fn ready(address: SocketAddr, admin: Option<&Path>, welcome: Welcome)
             warn!("everything is kept in memory: nothing survives the end of this process");
         }
     }
-    info!(%address, admin_socket = %admin_text, version = env!("CARGO_PKG_VERSION"), "ready");
+    info!(
+        %address,
+        admin_socket = %admin_text,
+        etcd = etcd.unwrap_or("none"),
+        version = env!("CARGO_PKG_VERSION"),
+        "ready"
+    );
     let mut out = std::io::stdout();
     let _ = writeln!(out, "ready on {address}");
     let _ = out.flush();

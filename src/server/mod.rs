@@ -3,6 +3,7 @@
 mod admin_socket;
 mod banner;
 mod connections;
+mod etcd_version;
 mod health;
 mod in_process;
 mod listen;
@@ -95,6 +96,10 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
             return Ok(());
         }
     };
+    let etcd = match &config.backend {
+        Backend::Etcd(_) => Some(etcd_version::tell(&store).await),
+        Backend::Memory => None,
+    };
     let options = EngineOptions {
         keeping: config.keeping,
         ..EngineOptions::default()
@@ -113,6 +118,7 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     banner::ready(
         address,
         admin_path.as_deref(),
+        etcd.as_deref(),
         match (&config.backend, config.log.format) {
             (Backend::Etcd(_), _) => banner::Welcome::None,
             (Backend::Memory, LogFormat::Text) => banner::Welcome::Text,

@@ -12,7 +12,7 @@ use crate::domain::token::Timeline;
 use crate::embedded;
 use crate::engine::Boottime;
 use crate::engine::clock::wall_clock_ms;
-use crate::store::{Endpoint, Prefix, Store, StoreError, StoreOptions};
+use crate::store::{Endpoint, NotApplied, Prefix, Store, StoreError, StoreOptions};
 
 /// First and longest pause between attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
@@ -36,6 +36,12 @@ pub enum OpenError {
         endpoints: String,
         /// What the last attempt said.
         last: String,
+    },
+    /// etcd does not let the sidecar in.
+    #[error("etcd does not let this sidecar in: {detail}")]
+    Denied {
+        /// What etcd said, and what is missing.
+        detail: String,
     },
     /// What is there is not ours, or is damaged.
     #[error("{0}; use another --etcd-prefix, or repair what is there")]
@@ -71,13 +77,19 @@ async fn in_etcd(etcd: &Etcd) -> Result<Store, OpenError> {
         prefix: etcd.prefix.clone(),
         call_timeout: etcd.timeout,
     };
-    let connect = |url: &String| Endpoint::connect(url);
+    let connect = |url: &String| match &etcd.tls {
+        Some(tls) => Endpoint::connect_tls(url, tls),
+        None => Endpoint::connect(url),
+    };
     let draw = Uuid::new_v4();
     let endpoints: Vec<Endpoint> = turned(&etcd.endpoints, draw)
         .map(connect)
         .collect::<Result<_, _>>()?;
     let names = etcd.endpoints.join(", ");
     info!(endpoints = %names, "waiting for etcd");
+    if let (Some(login), None) = (&etcd.login, &etcd.tls) {
+        warn!(user = %login.user, "the password goes to etcd unencrypted; use https:// unless the network is trusted");
+    }
     // Drawn once: attempts whose reply was lost must not each begin a timeline of their own.
     let first = first_timeline();
     let started = Boottime::now();
@@ -85,12 +97,24 @@ async fn in_etcd(etcd: &Etcd) -> Result<Store, OpenError> {
     let (mut pause, longest_pause) = PAUSE;
     let mut last = "no attempt was answered".to_owned();
     loop {
-        let attempt = Store::open(endpoints.clone(), options.clone(), first);
+        let login = etcd.login.clone();
+        let attempt = Store::open_as(login, endpoints.clone(), options.clone(), first);
         match tokio::time::timeout(give_up.left(), attempt).await {
             Ok(Ok(store)) => return Ok(store),
             Ok(Err(error)) => match &error {
                 StoreError::Corrupt { .. } => return Err(OpenError::NotOurs(error)),
-                StoreError::NotApplied { detail, .. } | StoreError::Indeterminate { detail } => {
+                // Waiting gives no right.
+                StoreError::NotApplied {
+                    reason: NotApplied::Denied,
+                    detail,
+                } => {
+                    return Err(OpenError::Denied {
+                        detail: detail.clone(),
+                    });
+                }
+                StoreError::NotApplied { detail, .. }
+                | StoreError::Full { detail }
+                | StoreError::Indeterminate { detail } => {
                     last.clone_from(detail);
                 }
             },

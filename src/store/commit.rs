@@ -133,6 +133,16 @@ pub struct Commit {
     pub gone: Gone,
 }
 
+impl Commit {
+    /// Whether it puts nothing.
+    pub(super) fn only_deletes(&self) -> bool {
+        self.record.is_none()
+            && self.operations.is_empty()
+            && self.incidents.is_empty()
+            && !matches!(self.reservation_write, ReservationWrite::Grant(_))
+    }
+}
+
 /// What became of one member of a batch.
 #[derive(Clone, Debug)]
 pub enum MemberOutcome {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::tls::{Connector, Tls};
 use crate::domain::invalid::Invalid;
 
-/// How long a TCP connection may take.
+/// How long a connection may take, its TLS handshake included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 /// How often a connection is tried with a ping. etcd cuts clients off that ping more often than every 5 seconds.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -24,48 +25,62 @@ impl Endpoint {
     /// An etcd member at `http://host:port`. Nothing is sent before the first call, so it need not be up. Must be called
     /// inside a Tokio runtime.
     pub fn connect(url: &str) -> Result<Self, Invalid> {
-        let uri: http::Uri = url
-            .trim_end_matches('/')
-            .parse()
-            .map_err(|error| Invalid::new(format!("{url:?} is no URL: {error}")))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                return Err(Invalid::new(format!(
-                    "{url:?} asks for TLS, which is not supported yet; use http:// towards an etcd that is reached over a trusted network"
-                )));
-            }
-            Some(_) | None => {
-                return Err(Invalid::new(format!(
-                    "{url:?} must have the form http://host:port"
-                )));
-            }
-        }
-        let plain = uri.authority().is_some_and(|authority| {
-            !authority.host().is_empty() && !authority.as_str().contains('@')
-        });
-        if !plain
-            || uri.port_u16().is_none()
-            || uri.query().is_some()
-            || !matches!(uri.path(), "" | "/")
-        {
-            return Err(Invalid::new(format!(
-                "{url:?} must have the form http://host:port, with a port and nothing after it"
-            )));
-        }
-        let name = uri.to_string().trim_end_matches('/').to_owned();
-        let channel = tonic::transport::Endpoint::from(uri)
-            .connect_timeout(CONNECT_LIMIT)
-            .http2_keep_alive_interval(PING_INTERVAL)
-            .keep_alive_timeout(PING_LIMIT)
-            .keep_alive_while_idle(true)
-            .tcp_nodelay(true)
-            .connect_lazy();
+        let uri = address(url, "http")?;
+        let name = name_of(&uri);
+        let channel = patient(uri).tcp_nodelay(true).connect_lazy();
         Ok(Self {
             name,
             channel: etcd_client::Channel::Tonic(channel),
         })
     }
+
+    /// The same at `https://host:port`.
+    pub fn connect_tls(url: &str, tls: &Tls) -> Result<Self, Invalid> {
+        let uri = address(url, "https")?;
+        let name = name_of(&uri);
+        let channel = patient(uri).connect_with_connector_lazy(Connector(tls.clone()));
+        Ok(Self {
+            name,
+            channel: etcd_client::Channel::Tonic(channel),
+        })
+    }
+}
+
+fn address(url: &str, scheme: &str) -> Result<http::Uri, Invalid> {
+    let uri: http::Uri = url
+        .trim_end_matches('/')
+        .parse()
+        .map_err(|error| Invalid::new(format!("{url:?} is no URL: {error}")))?;
+    if uri.scheme_str() != Some(scheme) {
+        return Err(Invalid::new(format!(
+            "{url:?} must have the form {scheme}://host:port; https:// is for TLS, which needs the certificate of etcd's authority"
+        )));
+    }
+    let plain = uri
+        .authority()
+        .is_some_and(|authority| !authority.host().is_empty() && !authority.as_str().contains('@'));
+    if !plain
+        || uri.port_u16().is_none()
+        || uri.query().is_some()
+        || !matches!(uri.path(), "" | "/")
+    {
+        return Err(Invalid::new(format!(
+            "{url:?} must have the form {scheme}://host:port, with a port and nothing after it"
+        )));
+    }
+    Ok(uri)
+}
+
+fn name_of(uri: &http::Uri) -> String {
+    uri.to_string().trim_end_matches('/').to_owned()
+}
+
+fn patient(uri: http::Uri) -> tonic::transport::Endpoint {
+    tonic::transport::Endpoint::from(uri)
+        .connect_timeout(CONNECT_LIMIT)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_LIMIT)
+        .keep_alive_while_idle(true)
 }
 
 #[cfg(test)]
@@ -98,7 +113,7 @@ mod tests {
         }
         let error = Endpoint::connect("https://a:2379").unwrap_err().to_string();
         assert!(
-            error.contains("TLS") && error.contains("http://"),
+            error.contains("TLS") && error.contains("authority"),
             "{error}"
         );
     }

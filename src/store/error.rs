@@ -19,6 +19,9 @@ pub enum NotApplied {
     /// Nothing is judged in the timeline in force.
     Halted(Halt),
     /// etcd refused it for another definite reason, such as a missing right.
+    /// etcd does not know the sidecar's user, or that user may not do this.
+    Denied,
+    /// etcd refused it for another definite reason.
     Refused,
 }
 
@@ -30,6 +33,12 @@ pub enum StoreError {
     NotApplied {
         /// Why.
         reason: NotApplied,
+        /// For the log only.
+        detail: String,
+    },
+    /// etcd has no space left. What was sent was applied, or never will be: a read that is asked afterwards tells.
+    #[error("etcd has no space left ({detail})")]
+    Full {
         /// For the log only.
         detail: String,
     },

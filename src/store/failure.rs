@@ -1,8 +1,8 @@
 //! What a failed call to etcd means: one table.
 //!
 //! A definite "no" is one that etcd gives before it proposes the write, or in place of applying it. Whatever is not
-//! known to be definite is unknown: a server that stops waiting does not withdraw what it proposed, and a write for which
-//! there was no space may still be applied.
+//! known to be definite is unknown: a server that stops waiting does not withdraw what it proposed. A write for which there was
+//! no space lies between: it may have been applied, but it is over, so a read tells.
 
 use std::error::Error as _;
 
@@ -20,8 +20,12 @@ pub(super) enum Meaning {
     No(NotApplied),
     /// It may have been done, or may still be done, and the member is to be avoided for a while.
     Unknown,
-    /// The same, but any other member would say so too.
-    UnknownEverywhere,
+    /// etcd has no space left. It was applied, or never will be; any member would say so.
+    Full,
+    /// etcd wants to know who asks, or does not know the token; nothing was done.
+    WhoAsks,
+    /// Rights were changed while the request was on its way; nothing was done.
+    RightsMoved,
 }
 
 pub(super) fn meaning_of(error: &Error) -> Meaning {
@@ -44,7 +48,7 @@ pub(super) fn meaning_of(error: &Error) -> Meaning {
 
 /// Texts by which a definite answer is known, and what it means. etcd's texts are part of its interface: its own client
 /// finds its errors by them.
-const DEFINITE: [(&str, Meaning); 15] = [
+const DEFINITE: [(&str, Meaning); 16] = [
     (
         "etcdserver: too many requests",
         Meaning::No(NotApplied::Overloaded),
@@ -81,27 +85,23 @@ const DEFINITE: [(&str, Meaning); 15] = [
     ),
     (
         "etcdserver: permission denied",
-        Meaning::No(NotApplied::Refused),
+        Meaning::No(NotApplied::Denied),
     ),
-    (
-        "etcdserver: invalid auth token",
-        Meaning::No(NotApplied::Refused),
-    ),
-    (
-        "etcdserver: user name is empty",
-        Meaning::No(NotApplied::Refused),
-    ),
+    ("etcdserver: invalid auth token", Meaning::WhoAsks),
+    ("etcdserver: user name is empty", Meaning::WhoAsks),
     (
         "etcdserver: revision of auth store is old",
-        Meaning::No(NotApplied::Refused),
+        Meaning::RightsMoved,
+    ),
+    (
+        "etcdserver: authentication failed",
+        Meaning::No(NotApplied::Denied),
     ),
     // tonic, when the connection's task is gone: the request was not handed over.
     ("Service was not ready", Meaning::TryAnother),
-    // Ambiguous: etcd's own note says that it may still be applied.
-    (
-        "etcdserver: mvcc: database space exceeded",
-        Meaning::UnknownEverywhere,
-    ),
+    // etcd says so before it proposes, in place of applying, or right after it applied the write that went over the limit.
+    // In each case nothing is on its way any more.
+    ("etcdserver: mvcc: database space exceeded", Meaning::Full),
 ];
 
 fn meaning_of_status(status: &Status) -> Meaning {
@@ -114,9 +114,9 @@ fn meaning_of_status(status: &Status) -> Meaning {
     }
     match status.code() {
         // etcd checks requests and rights before it proposes.
-        Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated => {
-            Meaning::No(NotApplied::Refused)
-        }
+        Code::InvalidArgument => Meaning::No(NotApplied::Refused),
+        Code::PermissionDenied => Meaning::No(NotApplied::Denied),
+        Code::Unauthenticated => Meaning::WhoAsks,
         // Whatever answered does not know the call at all.
         Code::Unimplemented => Meaning::No(NotApplied::Refused),
         // Timeouts of all forms, a stopping server, resets, and whatever a later etcd may say.
@@ -176,6 +176,12 @@ pub(super) fn not_applied(reason: NotApplied, detail: impl Into<String>) -> Stor
     }
 }
 
+pub(super) fn full(detail: impl Into<String>) -> StoreError {
+    StoreError::Full {
+        detail: detail.into(),
+    }
+}
+
 pub(super) fn indeterminate(detail: impl Into<String>) -> StoreError {
     StoreError::Indeterminate {
         detail: detail.into(),
@@ -192,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_etcd_rejects_before_it_proposes_is_a_definite_no() {
-        use NotApplied::{LeaseGone, Overloaded, Refused, TooLarge};
+        use NotApplied::{Denied, LeaseGone, Overloaded, Refused, TooLarge};
         for (code, message, reason) in [
             (
                 Code::ResourceExhausted,
@@ -237,24 +243,12 @@ mod tests {
             (
                 Code::PermissionDenied,
                 "etcdserver: permission denied",
-                Refused,
-            ),
-            (
-                Code::Unauthenticated,
-                "etcdserver: invalid auth token",
-                Refused,
-            ),
-            // Some servers lose the code and keep the text.
-            (Code::Unknown, "etcdserver: invalid auth token", Refused),
-            (
-                Code::InvalidArgument,
-                "etcdserver: user name is empty",
-                Refused,
+                Denied,
             ),
             (
                 Code::InvalidArgument,
-                "etcdserver: revision of auth store is old",
-                Refused,
+                "etcdserver: authentication failed, invalid user ID or password",
+                Denied,
             ),
             (
                 Code::Unimplemented,
@@ -264,6 +258,20 @@ mod tests {
         ] {
             assert_eq!(meaning(code, message), Meaning::No(reason), "{message}");
         }
+    }
+
+    #[test]
+    fn a_token_that_is_not_known_asks_for_a_login_and_moved_rights_for_another_try() {
+        for (code, message) in [
+            (Code::Unauthenticated, "etcdserver: invalid auth token"),
+            // Some servers lose the code and keep the text.
+            (Code::Unknown, "etcdserver: invalid auth token"),
+            (Code::InvalidArgument, "etcdserver: user name is empty"),
+        ] {
+            assert_eq!(meaning(code, message), Meaning::WhoAsks, "{message}");
+        }
+        let moved = "etcdserver: revision of auth store is old";
+        assert_eq!(meaning(Code::InvalidArgument, moved), Meaning::RightsMoved);
     }
 
     #[test]
@@ -340,7 +348,7 @@ mod tests {
                 Code::ResourceExhausted,
                 "etcdserver: mvcc: database space exceeded"
             ),
-            Meaning::UnknownEverywhere
+            Meaning::Full
         );
         assert_eq!(
             meaning_of(&Error::LeaseKeepAliveError(String::new())),

@@ -137,8 +137,16 @@ async fn open<'s>(session: &'s Session, unsent: &mut VecDeque<Waiter>) -> Option
     let mut failures = Vec::new();
     let mut may_have_been_sent = false;
     for (_, member) in session.order() {
+        let token = session.token();
         let mut client = member.lease.clone();
-        match timeout(silence, client.keep_alive(lease.0)).await {
+        let mut opened = timeout(silence, client.keep_alive(lease.0)).await;
+        if let Ok(Err(error)) = &opened
+            && meaning_of(error) == Meaning::WhoAsks
+            && session.log_in(member, token).await.is_ok()
+        {
+            opened = timeout(silence, client.keep_alive(lease.0)).await;
+        }
+        match opened {
             Ok(Ok((LeaseKeeper { sender, .. }, replies))) => {
                 member.answered();
                 return Some(Stream {
@@ -154,7 +162,8 @@ async fn open<'s>(session: &'s Session, unsent: &mut VecDeque<Waiter>) -> Option
                 return None;
             }
             Ok(Err(error)) => {
-                may_have_been_sent |= meaning_of(&error) != Meaning::TryAnother;
+                may_have_been_sent |=
+                    !matches!(meaning_of(&error), Meaning::TryAnother | Meaning::WhoAsks);
                 failures.push(detail_of(&member.name, &error));
             }
             Err(_) => {

@@ -14,7 +14,8 @@ use super::error::{NotApplied, StoreError};
 use super::failure::not_applied;
 use super::keepers::Keepers;
 use super::keys::{Key, Keys, Prefix};
-use super::session::{Repeat, Session};
+use super::login::Login;
+use super::session::{Access, Repeat, Session};
 use super::timeline::{self, Known};
 use super::txn::{
     self, Batch, Prepared, READ_OPERATIONS_MAX, Reading, batch_outcome, one_value, read_outcome,
@@ -56,9 +57,21 @@ impl Store {
         options: StoreOptions,
         first: Timeline,
     ) -> Result<Self, StoreError> {
+        Self::open_as(None, endpoints, options, first).await
+    }
+
+    /// The same, as a user of etcd.
+    pub async fn open_as(
+        login: Option<Login>,
+        endpoints: Vec<Endpoint>,
+        options: StoreOptions,
+        first: Timeline,
+    ) -> Result<Self, StoreError> {
+        let access = Access::new(login, options.prefix.as_str().to_owned());
         let keys = Keys::new(options.prefix);
         let timeline_key = keys.timeline();
-        let session = Session::new(endpoints, options.call_timeout, timeline_key.clone()).await?;
+        let limit = options.call_timeout;
+        let session = Session::new(endpoints, limit, timeline_key.clone(), access).await?;
         let session = Arc::new(session);
         let known = timeline::establish(&session, &timeline_key, &first).await?;
         let began_ms = first.base / TOKENS_PER_SECOND * 1000;

@@ -14,6 +14,7 @@ mod keepers;
 mod keys;
 mod lease;
 pub mod link;
+mod login;
 mod machine;
 mod machine_pages;
 pub mod new_timeline;
@@ -26,7 +27,9 @@ mod story;
 mod suspicion;
 pub mod sweep;
 mod timeline;
+mod tls;
 mod txn;
+mod version;
 mod watch;
 
 pub use clock::StoredClock;
@@ -41,6 +44,7 @@ pub use incidents::{IncidentPage, KEYS_PER_PAGE_MAX, PAGE_BYTES_MAX};
 pub use keepers::LeaseUse;
 pub use keys::{PREFIX_BYTES_MAX, PREFIX_DEFAULT, Prefix};
 pub use link::{Store, StoreOptions};
+pub use login::Login;
 pub use machine::{Found, InForceAt, MachineNews, MachineWatch};
 pub use machine_pages::{MACHINE_BYTES_READ_MAX, MachineList, MachinePage};
 pub use queue::{
@@ -49,7 +53,9 @@ pub use queue::{
 };
 pub use resource_changes::{ResourceNews, ResourceWatch};
 pub use sweep::{FoundIncident, FoundRecord, Page};
+pub use tls::{Tls, TlsFault, TlsFile, TlsFiles};
 pub use txn::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,
     Prepared, READ_OPERATIONS_MAX,
 };
+pub use version::{Runs, Version};

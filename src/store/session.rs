@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use etcd_client::{
-    Client, ConnectOptions, Error, GetOptions, KvClient, LeaseClient, Txn, WatchClient,
-    proto::PbTxnResponse,
+    Channel, Client, ConnectOptions, Error, GetOptions, KvClient, LeaseClient, MaintenanceClient,
+    Txn, WatchClient, proto::PbTxnResponse,
 };
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::endpoint::Endpoint;
 use super::error::{NotApplied, StoreError};
-use super::failure::{Meaning, detail_of, indeterminate, meaning_of, not_applied};
+use super::failure::{Meaning, detail_of, full, indeterminate, meaning_of, not_applied};
 use super::keys::Key;
+use super::login::{Credentials, Login};
 use super::revisions::{Replied, Revisions};
 
 /// How long others are tried before an endpoint that failed.
@@ -47,6 +48,9 @@ pub(super) struct Member {
     pub(super) kv: KvClient,
     pub(super) lease: LeaseClient,
     pub(super) watch: WatchClient,
+    pub(super) maintenance: MaintenanceClient,
+    /// Without the token of a login: a login is asked for on it.
+    bare: Channel,
     /// It has answered since it last failed.
     proven: AtomicBool,
     /// In milliseconds since the session began; 0: not ejected.
@@ -66,6 +70,37 @@ pub(super) struct Session {
     proof_key: Key,
     /// How far etcd is known to have come.
     pub(super) revisions: Revisions,
+    access: Access,
+}
+
+/// As whom etcd is asked, and for what.
+#[derive(Debug)]
+pub(super) struct Access {
+    credentials: Option<Credentials>,
+    /// What every key begins with, printable.
+    prefix: String,
+}
+
+impl Access {
+    pub(super) fn new(login: Option<Login>, prefix: String) -> Self {
+        Self {
+            credentials: login.map(Credentials::new),
+            prefix,
+        }
+    }
+
+    /// What a person can do about a missing right.
+    fn missing(&self) -> String {
+        let who = match &self.credentials {
+            Some(credentials) => format!("user {:?}", credentials.user()),
+            None => "the user of the client certificate".to_owned(),
+        };
+        format!(
+            "{who} needs a role that may read and write all keys that begin with {0}: \
+             etcdctl role grant-permission ROLE --prefix=true readwrite {0}",
+            self.prefix
+        )
+    }
 }
 
 impl Session {
@@ -73,6 +108,7 @@ impl Session {
         endpoints: Vec<Endpoint>,
         call_limit: Duration,
         proof_key: Key,
+        access: Access,
     ) -> Result<Self, StoreError> {
         if endpoints.is_empty() {
             return Err(not_applied(
@@ -84,8 +120,13 @@ impl Session {
         for endpoint in endpoints {
             // A member that has lost its leader must say so instead of staying silent.
             let options = ConnectOptions::new().with_require_leader(true);
-            // Without credentials this sends nothing.
-            let client = Client::from_channel(endpoint.channel, Some(options))
+            let bare = endpoint.channel;
+            let channel = match &access.credentials {
+                Some(credentials) => credentials.on(bare.clone()),
+                None => bare.clone(),
+            };
+            // The client knows of no credentials, so this sends nothing.
+            let client = Client::from_channel(channel, Some(options))
                 .await
                 .map_err(|error| {
                     not_applied(NotApplied::Unreachable, detail_of(&endpoint.name, &error))
@@ -99,6 +140,8 @@ impl Session {
                 watch: client
                     .watch_client()
                     .max_decoding_message_size(REPLY_BYTES_MAX),
+                maintenance: client.maintenance_client(),
+                bare,
                 proven: AtomicBool::new(false),
                 ejected_until: AtomicU64::new(0),
                 proof: Mutex::new(()),
@@ -112,6 +155,7 @@ impl Session {
             call_limit,
             proof_key,
             revisions: Revisions::new(),
+            access,
         })
     }
 
@@ -156,8 +200,8 @@ impl Session {
                 continue;
             }
             let asked = self.revisions.position();
-            let (meaning, detail) = match timeout(self.call_limit, call(member)).await {
-                Ok(Ok(reply)) => match self.revisions.heard(asked, &reply) {
+            let (meaning, detail) = match self.ask(member, self.call_limit, &call).await {
+                Ok(reply) => match self.revisions.heard(asked, &reply) {
                     Ok(()) => {
                         member.answered();
                         self.current.store(index, Ordering::Relaxed);
@@ -166,15 +210,25 @@ impl Session {
                     // A write may have been done, in whatever that is.
                     Err(wrong) => (Meaning::Unknown, format!("{}: {wrong}", member.name)),
                 },
-                Ok(Err(error)) => (meaning_of(&error), detail_of(&member.name, &error)),
-                Err(_) => (Meaning::Unknown, self.silent(member, self.call_limit)),
+                Err(failure) => failure,
             };
             match (meaning, repeat) {
                 (Meaning::No(reason), _) => {
                     member.answered();
                     return Err(not_applied(reason, detail));
                 }
-                (Meaning::UnknownEverywhere, _) => return Err(indeterminate(detail)),
+                (Meaning::Full, _) => {
+                    member.answered();
+                    return Err(full(detail));
+                }
+                (Meaning::WhoAsks, _) => {
+                    member.answered();
+                    return Err(not_applied(NotApplied::Denied, detail));
+                }
+                (Meaning::RightsMoved, _) => {
+                    member.answered();
+                    return Err(not_applied(NotApplied::Refused, detail));
+                }
                 (Meaning::Unknown, Repeat::Never) => {
                     self.eject(member);
                     return Err(indeterminate(detail));
@@ -243,18 +297,111 @@ impl Session {
 
     async fn ask_for_proof(&self, member: &Member) -> Result<(), String> {
         let limit = PROOF_LIMIT.min(self.call_limit);
-        let mut kv = member.kv.clone();
-        let options = GetOptions::new().with_count_only();
-        match timeout(limit, kv.get(self.proof_key.bytes(), Some(options))).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => match meaning_of(&error) {
-                Meaning::No(_) => Ok(()),
-                Meaning::TryAnother | Meaning::Unknown | Meaning::UnknownEverywhere => {
-                    Err(detail_of(&member.name, &error))
-                }
+        let ask = |member: &Member| {
+            let mut kv = member.kv.clone();
+            let key = self.proof_key.bytes();
+            async move { kv.get(key, Some(GetOptions::new().with_count_only())).await }
+        };
+        match self.ask(member, limit, ask).await {
+            Ok(_) => Ok(()),
+            Err((meaning, detail)) => match meaning {
+                // It answers; what it refuses is told by the call itself.
+                Meaning::No(_) | Meaning::WhoAsks | Meaning::RightsMoved | Meaning::Full => Ok(()),
+                Meaning::TryAnother | Meaning::Unknown => Err(detail),
             },
-            Err(_) => Err(self.silent(member, limit)),
         }
+    }
+
+    /// Asks one member. If it does not know who asks, it is told, and asked once more: nothing was done the first time.
+    pub(super) async fn ask<'s, T, F>(
+        &'s self,
+        member: &'s Member,
+        limit: Duration,
+        call: impl Fn(&'s Member) -> F,
+    ) -> Result<T, (Meaning, String)>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let token = self.token();
+        let once = async |member: &'s Member| match timeout(limit, call(member)).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(error)) => Err((meaning_of(&error), detail_of(&member.name, &error))),
+            Err(_) => Err((Meaning::Unknown, self.silent(member, limit))),
+        };
+        let mut answer = once(member).await;
+        if let Err((meaning @ (Meaning::WhoAsks | Meaning::RightsMoved), _)) = answer {
+            // Boxed, for it is rare.
+            match Box::pin(self.be_known(member, token, meaning)).await {
+                Ok(()) => answer = Box::pin(once(member)).await,
+                Err(failure) => return Err(failure),
+            }
+        }
+        answer.map_err(|(meaning, detail)| match meaning {
+            Meaning::No(NotApplied::Denied) => {
+                (meaning, format!("{detail}; {}", self.access.missing()))
+            }
+            Meaning::TryAnother
+            | Meaning::No(_)
+            | Meaning::Unknown
+            | Meaning::Full
+            | Meaning::WhoAsks
+            | Meaning::RightsMoved => (meaning, detail),
+        })
+    }
+
+    /// Which token is in use.
+    pub(super) fn token(&self) -> u64 {
+        let credentials = self.access.credentials.as_ref();
+        credentials.map_or(0, Credentials::number)
+    }
+
+    async fn be_known(
+        &self,
+        member: &Member,
+        refused: u64,
+        why: Meaning,
+    ) -> Result<(), (Meaning, String)> {
+        // One who is known by a certificate only has to ask again.
+        if why == Meaning::RightsMoved && self.access.credentials.is_none() {
+            return Ok(());
+        }
+        self.log_in(member, refused).await
+    }
+
+    /// Sees to it that another token is in use than the one that a member refused.
+    pub(super) async fn log_in(
+        &self,
+        member: &Member,
+        refused: u64,
+    ) -> Result<(), (Meaning, String)> {
+        let Some(credentials) = &self.access.credentials else {
+            let detail = format!(
+                "{}: etcd wants to know who asks; give --etcd-user and --etcd-password-file, or a client certificate",
+                member.name
+            );
+            return Err((Meaning::No(NotApplied::Denied), detail));
+        };
+        let limit = self.call_limit;
+        let renewed = credentials.renew(refused, &member.name, &member.bare, limit);
+        renewed.await.map_err(|why| {
+            let meaning = if why.refused {
+                Meaning::No(NotApplied::Denied)
+            } else {
+                Meaning::TryAnother
+            };
+            (meaning, why.detail)
+        })
+    }
+
+    /// Looks whether etcd answers at all: whoever's stream was refused learns so whether the token is to blame.
+    pub(super) async fn look(&self) {
+        let look = |member: &Member| {
+            let mut kv = member.kv.clone();
+            let key = self.proof_key.bytes();
+            async move { kv.get(key, Some(GetOptions::new().with_count_only())).await }
+        };
+        // Whatever is wrong shows in what is tried next.
+        let _ = self.call(Repeat::Safe, look).await;
     }
 
     /// Others are tried first for a while.

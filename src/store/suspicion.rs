@@ -10,13 +10,13 @@
 
 use etcd_client::proto::PbTxnResponse;
 use etcd_client::{Txn, TxnOp};
-use tokio::time::timeout;
 
 use super::codec;
 use super::error::{NotApplied, StoreError};
-use super::failure::{Meaning, detail_of, meaning_of, not_applied};
+use super::failure::{Meaning, full, not_applied};
 use super::link::Store;
 use super::revisions::{Position, unsigned};
+use super::session::Member;
 use super::timeline::Known;
 use super::txn::{get, one_value, unchanged};
 use crate::domain::timeline::{Halt, Stored};
@@ -116,18 +116,22 @@ impl Store {
         let session = self.session();
         let mut failures = Vec::new();
         for (_, member) in session.order() {
-            let mut kv = member.kv.clone();
-            let detail = match timeout(session.call_limit(), kv.txn(build())).await {
-                Ok(Ok(reply)) => return Ok(reply.0),
-                Ok(Err(error)) => match meaning_of(&error) {
-                    Meaning::No(reason) => {
-                        return Err(not_applied(reason, detail_of(&member.name, &error)));
-                    }
-                    Meaning::TryAnother | Meaning::Unknown | Meaning::UnknownEverywhere => {
-                        detail_of(&member.name, &error)
-                    }
-                },
-                Err(_) => session.silent(member, session.call_limit()),
+            let call = |member: &Member| {
+                let mut kv = member.kv.clone();
+                let txn = build();
+                async move { kv.txn(txn).await }
+            };
+            let detail = match session.ask(member, session.call_limit(), call).await {
+                Ok(reply) => return Ok(reply.0),
+                Err((Meaning::No(reason), detail)) => return Err(not_applied(reason, detail)),
+                Err((Meaning::WhoAsks, detail)) => {
+                    return Err(not_applied(NotApplied::Denied, detail));
+                }
+                Err((Meaning::RightsMoved, detail)) => {
+                    return Err(not_applied(NotApplied::Refused, detail));
+                }
+                Err((Meaning::Full, detail)) => return Err(full(detail)),
+                Err((Meaning::TryAnother | Meaning::Unknown, detail)) => detail,
             };
             failures.push(detail);
         }

@@ -130,6 +130,7 @@ struct Member {
     operation_count: usize,
     bytes_sent: usize,
     bytes_back: usize,
+    only_deletes: bool,
 }
 
 impl Prepared {
@@ -187,6 +188,7 @@ impl Prepared {
             operation_count: level + nested,
             bytes_sent,
             bytes_back,
+            only_deletes: commits.iter().all(Commit::only_deletes),
         }))
     }
 
@@ -217,6 +219,11 @@ impl Prepared {
     /// How many bytes could come back if its guards fail, about.
     pub fn bytes_back(&self) -> usize {
         self.0.bytes_back
+    }
+
+    /// Whether it puts nothing, so that etcd takes it also when it has no space left.
+    pub fn only_deletes(&self) -> bool {
+        self.0.only_deletes
     }
 
     /// Whether both touch a key that one of them writes, so that they must not be in one batch. The keys of different

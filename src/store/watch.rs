@@ -15,7 +15,7 @@ use etcd_client::{
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::StoreError;
-use super::failure::detail_of;
+use super::failure::{Meaning, detail_of, meaning_of};
 use super::link::Store;
 use super::session::{Repeat, Session};
 use super::txn::as_etcd;
@@ -86,6 +86,8 @@ struct Broken {
     silent: bool,
     /// What comes next was compacted away.
     compacted: bool,
+    /// etcd does not let this sidecar watch, or does not know any more who it is.
+    refused: bool,
 }
 
 impl Store {
@@ -150,6 +152,10 @@ impl Watch {
                     let member = member.and_then(|at| self.session.member(at));
                     if let Some(member) = member.filter(|_| broken.silent) {
                         self.session.eject(member);
+                    }
+                    if broken.refused {
+                        // The token may be to blame: this sees to another.
+                        self.session.look().await;
                     }
                     if broken.compacted {
                         self.next = None;
@@ -282,11 +288,18 @@ impl Watch {
             reason,
             silent,
             compacted: false,
+            refused: false,
         };
         let until = open.asked.unwrap_or_else(|| Instant::now() + SILENCE);
         let message = match timeout_at(until, open.stream.message()).await {
             Ok(Ok(Some(message))) => message,
             Ok(Ok(None)) => return Err(broken("etcd closed it".to_owned(), false)),
+            Ok(Err(error)) if meaning_of(&error) == Meaning::WhoAsks => {
+                return Err(Broken {
+                    refused: true,
+                    ..broken(error.to_string(), false)
+                });
+            }
             Ok(Err(error)) => return Err(broken(error.to_string(), true)),
             Err(_) if open.asked.is_some() => {
                 return Err(broken(format!("no answer within {limit:?}"), true));
@@ -307,10 +320,21 @@ impl Watch {
 
     fn taken(&mut self, message: &WatchResponse) -> Result<Vec<Change>, Broken> {
         if message.canceled() {
+            let compacted = message.compact_revision() > 0;
+            let reason = message.cancel_reason().to_owned();
+            // An older etcd says "permission denied" of a token that it does not know.
+            let refused = [
+                "permission denied",
+                "invalid auth token",
+                "user name is empty",
+            ]
+            .iter()
+            .any(|text| reason.contains(text));
             return Err(Broken {
-                reason: message.cancel_reason().to_owned(),
-                silent: message.compact_revision() == 0,
-                compacted: message.compact_revision() > 0,
+                silent: !compacted && !refused,
+                compacted,
+                refused,
+                reason,
             });
         }
         self.pauses = pauses();

@@ -35,6 +35,8 @@ fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
         // Not FAILED_PRECONDITION: the caller need not change anything, it may ask again as it is.
         Fault::Halted { .. } => (Code::Unavailable, "HALTED"),
         Fault::TimelineSuperseded => (Code::Aborted, "TIMELINE_SUPERSEDED"),
+        Fault::StoreFull { .. } => (Code::ResourceExhausted, "STORE_FULL"),
+        Fault::StoreDenied { .. } => (Code::Unavailable, "STORE_DENIED"),
         Fault::Stopping { .. } => (Code::Unavailable, "STOPPING"),
         Fault::DeadlinePassed => (Code::DeadlineExceeded, "DEADLINE_PASSED"),
         Fault::UnknownOutcome { .. } => (Code::Aborted, "UNKNOWN_OUTCOME"),
@@ -48,6 +50,8 @@ fn retry_after(fault: &Fault) -> Option<Duration> {
         | Fault::RenewalsLate { retry_after }
         | Fault::MachineChanged { retry_after }
         | Fault::StoreUnavailable { retry_after }
+        | Fault::StoreFull { retry_after }
+        | Fault::StoreDenied { retry_after }
         | Fault::Stopping { retry_after }
         | Fault::UnknownOutcome { retry_after } => Some(*retry_after),
         Fault::Halted { .. } => Some(HALTED_RETRY),
@@ -171,6 +175,16 @@ mod tests {
                 Fault::StoreUnavailable { retry_after: SOON },
                 Code::Unavailable,
                 "STORE_UNAVAILABLE",
+            ),
+            (
+                Fault::StoreFull { retry_after: SOON },
+                Code::ResourceExhausted,
+                "STORE_FULL",
+            ),
+            (
+                Fault::StoreDenied { retry_after: SOON },
+                Code::Unavailable,
+                "STORE_DENIED",
             ),
             (
                 Fault::Stopping { retry_after: SOON },

@@ -27,7 +27,7 @@ impl Etcd {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let any = "http://127.0.0.1:0";
         let log = File::create(directory.path().join("log")).unwrap();
-        let process = Command::new("etcd")
+        let process = Command::new(std::env::var_os("TEST_ETCD").unwrap_or_else(|| "etcd".into()))
             .args([
                 "--data-dir",
                 directory.path().join("data").to_str().unwrap(),

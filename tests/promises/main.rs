@@ -38,6 +38,7 @@ mod retention;
 mod seam;
 mod spill;
 mod state;
+mod store_refuses;
 mod stories;
 mod sweeping;
 mod timelines;

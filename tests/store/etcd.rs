@@ -50,7 +50,7 @@ impl Etcd {
         let directory = TempDir::with_prefix("fencepost-store-").unwrap();
         let (url, peer) = (free_url(), free_url());
         let log = std::fs::File::create(directory.path().join("log")).unwrap();
-        let process = Command::new("etcd")
+        let process = Command::new(std::env::var_os("TEST_ETCD").unwrap_or_else(|| "etcd".into()))
             .arg("--data-dir")
             .arg(directory.path().join("data"))
             .args(["--name", "test", "--listen-client-urls", &url])

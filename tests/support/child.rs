@@ -87,6 +87,19 @@ impl Child {
         kill_process(self.pid, signal).expect("the process is ours and runs");
     }
 
+    /// Stops it where it stands; it stands when this returns.
+    pub(crate) async fn pause(&self) {
+        self.signal(Signal::STOP);
+        let stat = format!("/proc/{}/stat", self.pid.as_raw_nonzero());
+        super::until("the process stands still", GONE_WITHIN, || async {
+            let stat = std::fs::read_to_string(&stat).ok()?;
+            // Behind the name, which may hold anything.
+            let (_, state) = stat.rsplit_once(") ")?;
+            state.starts_with('T').then_some(())
+        })
+        .await;
+    }
+
     /// Whether it still runs.
     pub(crate) fn runs(&self) -> bool {
         !self.code.exists() && test_kill_process(self.pid).is_ok()

@@ -18,6 +18,8 @@ const STARTS_MAX: usize = 5;
 /// The members are on one machine; the defaults are for networks.
 const HEARTBEAT_MS: &str = "50";
 const ELECTION_MS: &str = "500";
+/// Names another etcd than the one in PATH: an absolute path.
+const NAMED_BY: &str = "TEST_ETCD";
 /// Where an older etcd, which flushes each write to the disk, is spared the disk: nothing here has to survive a power cut.
 const IN_MEMORY: &str = "/dev/shm";
 
@@ -26,7 +28,11 @@ const IN_MEMORY: &str = "/dev/shm";
 pub(crate) struct Etcd {
     child: Child,
     url: String,
+    /// Where it is reached over TLS, if it is.
+    tls_url: Option<String>,
     peer_url: String,
+    /// Flags of one test.
+    more: Vec<String>,
     // Below `child`, so that the process is gone before its files are.
     directory: TempDir,
 }
@@ -42,6 +48,12 @@ impl Etcd {
 
     /// An instance of its own, for a test that stops it.
     pub(crate) async fn start() -> Self {
+        Self::start_with(false, &[]).await
+    }
+
+    /// One with further flags; with `tls`, these say which certificates it has on a second address.
+    pub(crate) async fn start_with(tls: bool, more: &[&str]) -> Self {
+        let more: Vec<String> = more.iter().map(|flag| (*flag).to_owned()).collect();
         let mut named = tempfile::Builder::new();
         let named = named.prefix("fencepost-etcd-");
         let memory = Path::new(IN_MEMORY);
@@ -52,7 +64,9 @@ impl Etcd {
         };
         let mut directory = directory.expect("a temporary directory");
         for attempt in 0..STARTS_MAX {
-            let etcd = Self::launch(directory, free_url(), free_url(), attempt);
+            let tls_url = tls.then(|| free_url().replace("http://", "https://"));
+            let urls = (free_url(), tls_url, free_url());
+            let etcd = Self::launch(directory, urls, more.clone(), attempt);
             if etcd.ready().await {
                 return etcd;
             }
@@ -66,7 +80,8 @@ impl Etcd {
     /// Kills it and starts it anew on its data.
     pub(crate) async fn restart(self) -> Self {
         self.child.kill().await;
-        let etcd = Self::launch(self.directory, self.url, self.peer_url, STARTS_MAX);
+        let urls = (self.url, self.tls_url, self.peer_url);
+        let etcd = Self::launch(self.directory, urls, self.more, STARTS_MAX);
         assert!(etcd.ready().await, "etcd:\n{}", etcd.child.logs());
         etcd
     }
@@ -110,13 +125,15 @@ impl Etcd {
         assert!(restored.status.success(), "{said}");
         let mut directory = self.directory;
         if let Some(least) = least {
-            let hidden = Self::launch(directory, free_url(), self.peer_url.clone(), STARTS_MAX + 1);
+            let urls = (free_url(), None, self.peer_url.clone());
+            let hidden = Self::launch(directory, urls, Vec::new(), STARTS_MAX + 1);
             assert!(hidden.ready().await, "etcd:\n{}", hidden.child.logs());
             super::backend::raise_revision(&hidden.url, least).await;
             hidden.child.kill().await;
             directory = hidden.directory;
         }
-        let etcd = Self::launch(directory, self.url, self.peer_url, STARTS_MAX);
+        let urls = (self.url, self.tls_url, self.peer_url);
+        let etcd = Self::launch(directory, urls, self.more, STARTS_MAX);
         assert!(etcd.ready().await, "etcd:\n{}", etcd.child.logs());
         etcd
     }
@@ -126,18 +143,35 @@ impl Etcd {
         &self.url
     }
 
+    /// Its address for TLS.
+    pub(crate) fn tls_url(&self) -> &str {
+        self.tls_url.as_deref().expect("it was started with TLS")
+    }
+
     /// Its process.
     pub(crate) fn child(&self) -> &Child {
         &self.child
     }
 
-    fn launch(directory: TempDir, url: String, peer_url: String, attempt: usize) -> Self {
+    fn launch(
+        directory: TempDir,
+        (url, tls_url, peer_url): (String, Option<String>, String),
+        more: Vec<String>,
+        attempt: usize,
+    ) -> Self {
         let data = directory.path().join("data");
+        let client_urls = [Some(&url), tls_url.as_ref()];
+        let client_urls: Vec<_> = client_urls
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
+        let client_urls = client_urls.join(",");
         let mut arguments = vec![
             "--name=test".to_owned(),
             format!("--data-dir={}", data.display()),
-            format!("--listen-client-urls={url}"),
-            format!("--advertise-client-urls={url}"),
+            format!("--listen-client-urls={client_urls}"),
+            format!("--advertise-client-urls={client_urls}"),
             format!("--listen-peer-urls={peer_url}"),
             format!("--initial-advertise-peer-urls={peer_url}"),
             format!("--initial-cluster=test={peer_url}"),
@@ -149,12 +183,15 @@ impl Etcd {
         if can_skip_fsync() {
             arguments.push("--unsafe-no-fsync".to_owned());
         }
+        arguments.extend(more.iter().cloned());
         let log = directory.path().join(format!("etcd-{attempt}"));
         let remove = Some(directory.path());
         Self {
             child: Child::start(&program(), &arguments, &[], &log, remove),
             url,
+            tls_url,
             peer_url,
+            more,
             directory,
         }
     }
@@ -175,7 +212,7 @@ impl Etcd {
 }
 
 /// A port that was free a moment ago.
-fn free_url() -> String {
+pub(super) fn free_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let address = listener.local_addr().expect("it is bound");
     format!("http://{address}")
@@ -188,9 +225,17 @@ fn found(program: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-fn program() -> PathBuf {
+pub(super) fn program() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     let look = || {
+        if let Some(named) = std::env::var_os(NAMED_BY) {
+            let named = PathBuf::from(named);
+            assert!(
+                named.is_file(),
+                "{NAMED_BY} names {named:?}, which is no file"
+            );
+            return named;
+        }
         found("etcd").expect(
             "these tests need a real etcd, 3.4 or newer, and there is no `etcd` in PATH: \
              run them by `make test`, which brings one, or install it",
@@ -200,7 +245,7 @@ fn program() -> PathBuf {
 }
 
 /// Whether this version can leave the disk alone (3.5 and newer): a test binary does not survive a power cut anyhow.
-fn can_skip_fsync() -> bool {
+pub(super) fn can_skip_fsync() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
         let help = Command::new(program()).arg("--help").output();

@@ -11,9 +11,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use etcd_client::Channel;
+use etcd_client::proto::{PbTxnOpRequest, PbTxnRequest};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
+use prost::Message as _;
 use tokio::sync::watch;
+use tonic::Code;
 use tonic::body::Body;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt as _};
@@ -103,7 +106,19 @@ pub(crate) enum Action {
     SlowRequest(Duration),
     /// It reaches etcd; the reply waits.
     SlowReply(Duration),
+    /// etcd says this and does nothing.
+    Refuse(Code, &'static str),
+    /// etcd does it, and says this.
+    DoAndSay(Code, &'static str),
+    /// etcd has no space left: what puts something is refused, as by an etcd that counts nested transactions.
+    NoSpace,
 }
+
+/// What etcd says when it has no space left.
+pub(crate) const NO_SPACE: (Code, &str) = (
+    Code::ResourceExhausted,
+    "etcdserver: mvcc: database space exceeded",
+);
 
 /// The wrapper.
 #[derive(Debug)]
@@ -288,6 +303,21 @@ impl FaultPlan {
                 });
                 carried.await?
             }
+            Action::Refuse(code, text) => {
+                rule.meet();
+                said(code, text)
+            }
+            Action::DoAndSay(code, text) => {
+                self.to_etcd_and_forget(copy).await;
+                rule.meet();
+                rule.arrive();
+                said(code, text)
+            }
+            Action::NoSpace if puts_something(rpc, message) => {
+                rule.meet();
+                said(NO_SPACE.0, NO_SPACE.1)
+            }
+            Action::NoSpace => self.to_etcd(copy).await,
             Action::SlowReply(delay) => {
                 let answer = whole(self.to_etcd(copy).await).await;
                 rule.meet();
@@ -296,6 +326,29 @@ impl FaultPlan {
                 answer
             }
         }
+    }
+}
+
+/// An answer without a message.
+fn said(code: Code, text: &str) -> Answer {
+    Ok(tonic::Status::new(code, text).into_http())
+}
+
+fn puts_something(rpc: Rpc, message: &[u8]) -> bool {
+    fn puts(txn: &PbTxnRequest) -> bool {
+        let branches = txn.success.iter().chain(&txn.failure);
+        branches
+            .filter_map(|operation| operation.request.as_ref())
+            .any(|request| match request {
+                PbTxnOpRequest::RequestPut(_) => true,
+                PbTxnOpRequest::RequestTxn(nested) => puts(nested),
+                PbTxnOpRequest::RequestRange(_) | PbTxnOpRequest::RequestDeleteRange(_) => false,
+            })
+    }
+    match rpc {
+        Rpc::Txn => puts(&PbTxnRequest::decode(message).expect("a transaction")),
+        Rpc::Put | Rpc::LeaseGrant => true,
+        _ => false,
     }
 }
 

@@ -114,6 +114,9 @@ impl Stream {
                 rule.arrive();
                 Some(whole)
             }
+            Action::Refuse(..) | Action::DoAndSay(..) | Action::NoSpace => {
+                panic!("no test refuses a keepalive")
+            }
             Action::Cut | Action::Lose => {
                 rule.meet();
                 self.broken.send_replace(true);

@@ -14,7 +14,7 @@ use fencepost::domain::token::{FencingToken, Timeline};
 use fencepost::engine::{
     Applied, Boottime, Caller, Engine, EngineOptions, Fault, Known, NewTimeline, Reserved, StartAsk,
 };
-use fencepost::store::{Endpoint, Prefix, Store, StoreOptions};
+use fencepost::store::{Endpoint, Login, Prefix, Store, StoreError, StoreOptions};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -62,6 +62,47 @@ impl Sidecar {
     ) -> Self {
         let options = EngineOptions::default();
         Self::start(channel, prefix, call_timeout, first, options).await
+    }
+
+    /// One that knows several members, or logs in.
+    pub(crate) async fn on(
+        endpoints: Vec<Endpoint>,
+        login: Option<Login>,
+        prefix: &str,
+        call_timeout: Duration,
+    ) -> Self {
+        let opened = Self::open_as(endpoints, login, prefix, call_timeout).await;
+        opened.expect("the store opens")
+    }
+
+    /// One that may not be let in.
+    pub(crate) async fn try_on(
+        endpoints: Vec<Endpoint>,
+        prefix: &str,
+        call_timeout: Duration,
+    ) -> Result<Self, StoreError> {
+        Self::open_as(endpoints, None, prefix, call_timeout).await
+    }
+
+    async fn open_as(
+        endpoints: Vec<Endpoint>,
+        login: Option<Login>,
+        prefix: &str,
+        call_timeout: Duration,
+    ) -> Result<Self, StoreError> {
+        let id = Nonce::from_bytes(*Uuid::new_v4().as_bytes());
+        let options = StoreOptions {
+            prefix: Prefix::parse(prefix).expect("a prefix"),
+            call_timeout,
+        };
+        let first = Timeline::first(id, FIRST_SECONDS);
+        let store = Store::open_as(login, endpoints, options, first).await?;
+        let engine = Engine::start(store.clone(), EngineOptions::default());
+        Ok(Self {
+            engine,
+            store,
+            prefix: prefix.to_owned(),
+        })
     }
 
     async fn start(

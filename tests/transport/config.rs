@@ -25,7 +25,7 @@ fn all_faults_are_told_at_once_with_their_sources() {
         ("--etcd-timeout", "needs a unit, such as 30s"),
         ("--listen", "no authentication"),
         ("--log-format", "text or json"),
-        ("FENCEPOST_ETCD_ENDPOINTS", "TLS"),
+        ("FENCEPOST_ETCD_ENDPOINTS", "needs --etcd-ca"),
         ("FENCEPOST_ETCD_WAIT", "soon"),
         ("FENCEPOST_DRAIN_LIMIT", "-1s"),
     ] {

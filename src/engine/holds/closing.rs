@@ -85,6 +85,8 @@ fn may_pass(fault: &Fault) -> bool {
         | Fault::RenewalsLate { .. }
         | Fault::MachineChanged { .. }
         | Fault::StoreUnavailable { .. }
+        // A release needs no space.
+        | Fault::StoreFull { .. }
         | Fault::Stopping { .. }
         | Fault::DeadlinePassed
         | Fault::UnknownOutcome { .. } => true,
@@ -95,6 +97,7 @@ fn may_pass(fault: &Fault) -> bool {
         | Fault::MachineMismatch { .. }
         | Fault::LimitMet { .. }
         | Fault::NoSuchIncident
+        | Fault::StoreDenied { .. }
         | Fault::Halted { .. }
         | Fault::TimelineSuperseded
         | Fault::CorruptRecord => false,

@@ -103,7 +103,11 @@ impl Queues {
                     self.lock().lost(batch);
                     return;
                 }
-                Err(error @ (StoreError::NotApplied { .. } | StoreError::Corrupt { .. })) => {
+                Err(
+                    error @ (StoreError::NotApplied { .. }
+                    | StoreError::Full { .. }
+                    | StoreError::Corrupt { .. }),
+                ) => {
                     self.trouble(&error);
                     if !unsettled {
                         return self.try_later(batch, pace).await;

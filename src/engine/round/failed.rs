@@ -2,7 +2,7 @@
 
 use tracing::{error, warn};
 
-use super::{FAULT_RETRY, Next, OVERTAKEN_MAX, Round};
+use super::{FAULT_RETRY, Next, OVERTAKEN_MAX, Round, TURNED_AWAY_MAX};
 use crate::engine::fault::Fault;
 use crate::engine::ticket::UNKNOWN_RETRY;
 use crate::store::StoreError;
@@ -16,9 +16,9 @@ impl Round<'_> {
                 let reason = NotApplied::Unreachable;
                 self.failed(StoreError::NotApplied { reason, detail }).await
             }
-            error @ (StoreError::NotApplied { .. } | StoreError::Corrupt { .. }) => {
-                self.failed(error).await
-            }
+            error @ (StoreError::NotApplied { .. }
+            | StoreError::Full { .. }
+            | StoreError::Corrupt { .. }) => self.failed(error).await,
         }
     }
 
@@ -52,13 +52,42 @@ impl Round<'_> {
                 self.fail_all(&Fault::Halted { halt });
                 Next::Done
             }
+            StoreError::NotApplied {
+                reason: NotApplied::Overloaded,
+                ..
+            } if !self.unsettled && self.turned_away < TURNED_AWAY_MAX => {
+                self.turned_away += 1;
+                for ticket in &self.tickets {
+                    ticket.refused();
+                }
+                self.pace.wait().await;
+                Next::Again
+            }
+            StoreError::Full { detail } if !self.unsettled && !self.store_full => {
+                if let Some(unsaid) = self.shared.trouble.speak() {
+                    error!(
+                        detail,
+                        unsaid, "etcd has no space left: compact, defragment and disarm its alarm"
+                    );
+                }
+                // What was sent is over; a read tells whether it was applied.
+                self.store_full = true;
+                self.standing = None;
+                self.fresh = false;
+                Next::Again
+            }
+            // A bare release was refused too, so etcd refuses more than puts.
+            StoreError::Full { .. } if !self.unsettled => {
+                self.fail_all(&Fault::store_full());
+                Next::Done
+            }
+            // An earlier try may still arrive, and is settled only once there is space again.
+            StoreError::Full { .. } => self.try_again().await,
             StoreError::NotApplied { reason, detail } if !self.unsettled => {
                 if let Some(unsaid) = self.shared.trouble.speak() {
                     warn!(resource = %self.resource, ?reason, detail, unsaid, "etcd did not take a request");
                 }
-                self.fail_all(&Fault::StoreUnavailable {
-                    retry_after: FAULT_RETRY,
-                });
+                self.fail_all(&Fault::of_refusal(reason));
                 Next::Done
             }
             StoreError::NotApplied { .. } => self.try_again().await,

@@ -263,9 +263,11 @@ impl<'a> Joint<'a> {
                 self.failed(StoreError::NotApplied { reason, detail }, None)
                     .await
             }
-            Err(error @ (StoreError::NotApplied { .. } | StoreError::Corrupt { .. })) => {
-                self.failed(error, None).await
-            }
+            Err(
+                error @ (StoreError::NotApplied { .. }
+                | StoreError::Full { .. }
+                | StoreError::Corrupt { .. }),
+            ) => self.failed(error, None).await,
         }
     }
 
@@ -384,9 +386,14 @@ impl<'a> Joint<'a> {
                 if let Some(unsaid) = self.shared.trouble.speak() {
                     warn!(resource = %self.lead(), ?reason, detail, unsaid, "etcd did not take a request about several resources");
                 }
-                return Err(self.given_up(unavailable()));
+                return Err(self.given_up(Fault::of_refusal(reason)));
             }
             StoreError::NotApplied { .. } => {}
+            StoreError::Full { .. } if !self.unsettled => {
+                return Err(self.given_up(Fault::store_full()));
+            }
+            // An earlier try may still arrive, and is settled only once there is space again.
+            StoreError::Full { .. } => {}
             StoreError::Indeterminate { detail } => {
                 if let Some(unsaid) = self.shared.trouble.speak() {
                     warn!(resource = %self.lead(), detail, unsaid, "the outcome of a commit of several resources is unknown; settling it");

@@ -270,7 +270,11 @@ impl Follower {
                     return Ok((record, reservation.is_some(), at));
                 }
                 Err(error @ StoreError::Corrupt { .. }) => return Err(self.not_shown(&error)),
-                Err(StoreError::NotApplied { .. } | StoreError::Indeterminate { .. }) => {
+                Err(
+                    StoreError::NotApplied { .. }
+                    | StoreError::Full { .. }
+                    | StoreError::Indeterminate { .. },
+                ) => {
                     pace.wait().await;
                 }
             }

@@ -1,0 +1,18 @@
+//! etcd as it is in production: TLS, users, members that come and go, a disk that is full. On real etcds only.
+#![allow(
+    clippy::as_conversions,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    missing_docs
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod certificates;
+mod outages;
+mod settings;
+mod space;
+mod tls;
+mod users;
+mod versions;

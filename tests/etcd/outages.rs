@@ -1,0 +1,233 @@
+//! Three members, of which some are dead, stand still, or lead no longer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fencepost::domain::decision::Verdict;
+use fencepost::domain::ids::ResourceId;
+use fencepost::engine::{Boottime, Fault};
+use futures_util::future::join_all;
+
+use crate::support::ask::{ask, body, create, fresh_resource, reserve_for};
+use crate::support::claim::{applied, replayed};
+use crate::support::cluster::{Cluster, MEMBERS};
+use crate::support::sidecar::{Sidecar, caller_for};
+use crate::support::{bounded, until};
+
+const CALL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Elections take seconds on a busy machine.
+const BACK_WITHIN: Duration = Duration::from_secs(40);
+/// How long a leader stands still: longer than an election.
+const STALL: Duration = Duration::from_secs(3);
+
+async fn sidecar(cluster: &Cluster, first: usize) -> Sidecar {
+    let endpoints = cluster.endpoints_from(first);
+    Sidecar::on(endpoints, None, "/outage/", CALL_TIMEOUT).await
+}
+
+/// Asks with the same ids until there is an answer; what was told on the way must not be a lie.
+async fn insisted(sidecar: &Sidecar, resource: &ResourceId, operation: &str, result: &str) {
+    let ask = ask(resource, operation).stay().result(result);
+    let answer = until("there is an answer", BACK_WITHIN, || async {
+        let answer = sidecar.try_transition(&ask).await;
+        match answer {
+            Ok(decision) => Some(decision),
+            Err(
+                Fault::StoreUnavailable { .. }
+                | Fault::UnknownOutcome { .. }
+                | Fault::DeadlinePassed,
+            ) => None,
+            Err(other) => panic!("{other:?}"),
+        }
+    })
+    .await;
+    assert!(
+        matches!(answer.verdict, Verdict::Applied | Verdict::Replayed),
+        "{answer:?}"
+    );
+}
+
+// I4
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_and_a_hung_member_fail_no_call() {
+    bounded(Box::pin(async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let (dead, other) = ((leader + 1) % MEMBERS, (leader + 2) % MEMBERS);
+        let running = sidecar(&cluster, dead).await;
+        let resource = fresh_resource();
+        applied(&running.transition(&create(&resource, "pending")).await);
+        let grant = running.hold(&reserve_for(&fresh_resource(), 10)).await;
+        cluster.kill(dead).await;
+        // One that knew it, and one whose first endpoint it is.
+        let started = sidecar(&cluster, dead).await;
+        for (at, sidecar) in [&running, &started].into_iter().enumerate() {
+            insisted(sidecar, &resource, &format!("dead-{at}"), "done").await;
+            assert_eq!(sidecar.state(&resource).await, "pending");
+            assert!(sidecar.renew(&grant.id).await.grant.is_some());
+        }
+        cluster.revive(dead);
+        until("the dead one is back", BACK_WITHIN, || async {
+            let endpoint = cluster.endpoints_from(dead).remove(0);
+            let alone = vec![endpoint];
+            let options = Sidecar::try_on(alone, "/outage/", CALL_TIMEOUT).await;
+            options.ok()
+        })
+        .await;
+
+        // Now one hangs: connections stay open, and nothing is said.
+        let hung = sidecar(&cluster, other).await;
+        insisted(&hung, &resource, "before", "done").await;
+        cluster.pause(other).await;
+        insisted(&hung, &resource, "hung", "done").await;
+        assert_eq!(hung.state(&resource).await, "pending");
+        until("the keepalive goes elsewhere", BACK_WITHIN, || async {
+            let renewed = hung.try_renew(&grant.id).await;
+            renewed.ok().and_then(|renewed| renewed.grant)
+        })
+        .await;
+        cluster.resume(other);
+    }))
+    .await;
+}
+
+// J2, J3, slow disk
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaders_that_die_or_stall_under_load_double_nothing_and_lose_no_renewed_hold() {
+    bounded(Box::pin(async {
+        let mut cluster = Cluster::start().await;
+        let sidecars = [sidecar(&cluster, 0).await, sidecar(&cluster, 1).await];
+        let resources: Vec<_> = (0..8).map(|_| fresh_resource()).collect();
+        for resource in &resources {
+            applied(&sidecars[0].transition(&create(resource, "pending")).await);
+        }
+        let kept = fresh_resource();
+        let hold = sidecars[0].hold(&reserve_for(&kept, 20)).await;
+        let left = fresh_resource();
+        let lapses = sidecars[1].hold(&reserve_for(&left, 3)).await;
+
+        let load = |round: usize| {
+            let calls = resources.iter().enumerate().flat_map(|(at, resource)| {
+                let sidecars = &sidecars;
+                (0..4).map(move |nth| {
+                    let operation = format!("op-{round}-{nth}");
+                    let sidecar = &sidecars[(at + nth) % 2];
+                    async move { insisted(sidecar, resource, &operation, &operation).await }
+                })
+            });
+            join_all(calls.collect::<Vec<_>>())
+        };
+        let killed = cluster.leader().await;
+        tokio::join!(load(0), cluster.kill(killed));
+        cluster.revive(killed);
+        let stalled = cluster.leader().await;
+        cluster.pause(stalled).await;
+        tokio::join!(load(1), tokio::time::sleep(STALL));
+        cluster.resume(stalled);
+        load(2).await;
+        let hold_is_kept = until("the hold is renewed", BACK_WITHIN, || async {
+            sidecars[0].try_renew(&hold.id).await.ok()
+        })
+        .await;
+        assert!(hold_is_kept.grant.is_some(), "{hold_is_kept:?}");
+        assert_eq!(sidecars[1].live(&kept).await, Some(hold.token));
+        let other = sidecars[1].reserve(&reserve_for(&kept, 3)).await;
+        assert_eq!(other.decision.verdict, Verdict::Busy, "{other:?}");
+
+        // Each operation was applied once, and both tell its own result.
+        for resource in &resources {
+            for sidecar in &sidecars {
+                for (round, nth) in (0..3).flat_map(|round| (0..4).map(move |nth| (round, nth))) {
+                    let operation = format!("op-{round}-{nth}");
+                    let again = ask(resource, &operation).stay().result("another");
+                    replayed(&sidecar.transition(&again).await, &body(&operation));
+                }
+            }
+        }
+        // What nobody renews ends, however often a new leader began to count anew; the next token is larger.
+        let next = until("what nobody renews ends", BACK_WITHIN, || async {
+            let reserved = sidecars[0].try_reserve(&reserve_for(&left, 3)).await;
+            reserved.ok().and_then(|reserved| reserved.grant)
+        })
+        .await;
+        assert!(next.token > lapses.token);
+    }))
+    .await;
+}
+
+// J9, J10
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_majority_callers_are_told_in_time_and_it_goes_on_when_there_is_one() {
+    bounded(Box::pin(async {
+        let mut cluster = Cluster::start().await;
+        let one = sidecar(&cluster, 0).await;
+        let resource = fresh_resource();
+        applied(&one.transition(&create(&resource, "pending")).await);
+        let grant = one.hold(&reserve_for(&resource, 60)).await;
+        for way in ["paused", "killed"] {
+            let (second, third) = (1, 2);
+            for at in [second, third] {
+                match way {
+                    "paused" => cluster.pause(at).await,
+                    _ => cluster.kill(at).await,
+                }
+            }
+            // Before anybody has noticed, and after.
+            let mut told = BTreeMap::<String, usize>::new();
+            for nth in 0..4 {
+                let patience = Duration::from_secs(2);
+                let asked = Boottime::now();
+                let ask = ask(&resource, &format!("{way}-{nth}"))
+                    .stay()
+                    .under(&grant.id);
+                let answer = one
+                    .engine
+                    .transition(ask.build(), caller_for(patience))
+                    .await;
+                let took = Boottime::now().since(asked);
+                assert!(took < patience + CALL_TIMEOUT, "{took:?}");
+                match answer {
+                    Err(
+                        fault @ (Fault::StoreUnavailable { .. }
+                        | Fault::UnknownOutcome { .. }
+                        | Fault::DeadlinePassed),
+                    ) => *told.entry(format!("{fault:?}")).or_default() += 1,
+                    other => panic!("{way} {nth}: {other:?}"),
+                }
+            }
+            match way {
+                "paused" => [second, third].map(|at| cluster.resume(at)),
+                _ => [second, third].map(|at| cluster.revive(at)),
+            };
+            for nth in 0..4 {
+                let again = ask(&resource, &format!("{way}-{nth}"))
+                    .stay()
+                    .under(&grant.id);
+                let truth = until("the truth is known", BACK_WITHIN, || async {
+                    one.try_transition(&again).await.ok()
+                })
+                .await;
+                assert!(
+                    matches!(truth.verdict, Verdict::Applied | Verdict::Replayed),
+                    "{told:?}: {truth:?}"
+                );
+                // No member tells it from the past.
+                for first in 0..MEMBERS {
+                    let fresh = sidecar(&cluster, first).await;
+                    let known = fresh.lookup(&resource, &format!("{way}-{nth}")).await;
+                    assert!(known.decision.is_some(), "{known:?}");
+                    if nth > 0 {
+                        break;
+                    }
+                }
+            }
+            until("the hold is renewed", BACK_WITHIN, || async {
+                let renewed = one.try_renew(&grant.id).await.ok()?;
+                assert!(renewed.grant.is_some(), "{renewed:?}");
+                Some(())
+            })
+            .await;
+        }
+    }))
+    .await;
+}

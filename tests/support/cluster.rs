@@ -1,0 +1,168 @@
+//! An etcd of three members on loopback.
+
+use std::time::Duration;
+
+use etcd_client::Client;
+use fencepost::store::Endpoint;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::backend::{connection, linearizable_read};
+use super::child::Child;
+use super::etcd::{can_skip_fsync, free_url, program};
+use super::until;
+
+/// How many members. Two are a majority.
+pub(crate) const MEMBERS: usize = 3;
+/// How long all may take to agree on a leader.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// Another process may take a free port before etcd does; so often a start is tried anew.
+const STARTS_MAX: usize = 5;
+/// How long a member may take to say what it is.
+const STATUS_WITHIN: Duration = Duration::from_millis(500);
+
+/// Three members, each a process of its own.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    members: Vec<Member>,
+    /// Below the members, so that the processes are gone before their files are.
+    _directory: TempDir,
+}
+
+#[derive(Debug)]
+struct Member {
+    child: Child,
+    url: String,
+    arguments: Vec<String>,
+    log: std::path::PathBuf,
+}
+
+impl Cluster {
+    pub(crate) async fn start() -> Self {
+        for _ in 0..STARTS_MAX {
+            let cluster = Self::launch();
+            let ready = tokio::time::timeout(READY_WITHIN, cluster.ready());
+            match ready.await {
+                Ok(true) => return cluster,
+                Ok(false) => {}
+                Err(_) => panic!("no leader within {READY_WITHIN:?}"),
+            }
+        }
+        panic!("no free ports in {STARTS_MAX} starts");
+    }
+
+    fn launch() -> Self {
+        let directory = tempfile::Builder::new()
+            .prefix("fencepost-cluster-")
+            .tempdir();
+        let directory = directory.expect("a temporary directory");
+        let urls: Vec<_> = (0..MEMBERS).map(|_| (free_url(), free_url())).collect();
+        let peers = urls.iter().enumerate();
+        let peers: Vec<_> = peers
+            .map(|(at, (_, peer))| format!("m{at}={peer}"))
+            .collect();
+        let members = urls.iter().enumerate().map(|(at, (url, peer))| {
+            let mut arguments = vec![
+                format!("--name=m{at}"),
+                format!(
+                    "--data-dir={}",
+                    directory.path().join(format!("data-{at}")).display()
+                ),
+                format!("--listen-client-urls={url}"),
+                format!("--advertise-client-urls={url}"),
+                format!("--listen-peer-urls={peer}"),
+                format!("--initial-advertise-peer-urls={peer}"),
+                format!("--initial-cluster={}", peers.join(",")),
+                // Three members on a machine that does other things too: an election for each hiccup would test nothing.
+                "--heartbeat-interval=100".to_owned(),
+                "--election-timeout=1000".to_owned(),
+                "--logger=zap".to_owned(),
+                "--log-outputs=stderr".to_owned(),
+            ];
+            if can_skip_fsync() {
+                arguments.push("--unsafe-no-fsync".to_owned());
+            }
+            let log = directory.path().join(format!("etcd-{at}"));
+            Member {
+                child: Child::start(&program(), &arguments, &[], &log, Some(directory.path())),
+                url: url.clone(),
+                arguments,
+                log,
+            }
+        });
+        Self {
+            members: members.collect(),
+            _directory: directory,
+        }
+    }
+
+    /// False: one of them did not start, because somebody else took its port.
+    async fn ready(&self) -> bool {
+        loop {
+            let mut all = true;
+            for member in &self.members {
+                if !member.child.runs() {
+                    let logs = member.child.logs();
+                    assert!(logs.contains("address already in use"), "etcd:\n{logs}");
+                    return false;
+                }
+                all &= linearizable_read(&member.url).await;
+            }
+            if all {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// How a sidecar reaches them, beginning with this one.
+    pub(crate) fn endpoints_from(&self, first: usize) -> Vec<Endpoint> {
+        let order = (0..MEMBERS).map(|at| (first + at) % MEMBERS);
+        let endpoint = |at: usize| Endpoint::connect(&self.members[at].url).expect("an address");
+        order.map(endpoint).collect()
+    }
+
+    pub(crate) fn url(&self, member: usize) -> &str {
+        &self.members[member].url
+    }
+
+    /// The member that leads now.
+    pub(crate) async fn leader(&self) -> usize {
+        until("there is a leader", READY_WITHIN, || async {
+            for (at, member) in self.members.iter().enumerate() {
+                let client = Client::from_channel(connection(&member.url), None).await;
+                let mut client = client.expect("a raw channel connects to nothing");
+                let status = tokio::time::timeout(STATUS_WITHIN, client.status()).await;
+                let Ok(Ok(status)) = status else { continue };
+                let id = status.header().expect("a header").member_id();
+                if status.leader() == id && linearizable_read(&member.url).await {
+                    return Some(at);
+                }
+            }
+            None
+        })
+        .await
+    }
+
+    /// Stops one where it stands.
+    pub(crate) async fn pause(&self, member: usize) {
+        self.members[member].child.pause().await;
+    }
+
+    /// Lets it go on.
+    pub(crate) fn resume(&self, member: usize) {
+        self.members[member].child.signal(Signal::CONT);
+    }
+
+    /// SIGKILL, and it is gone.
+    pub(crate) async fn kill(&self, member: usize) {
+        self.members[member].child.kill().await;
+    }
+
+    /// Starts one that was killed anew, on its data.
+    pub(crate) fn revive(&mut self, member: usize) {
+        let member = &mut self.members[member];
+        let _ = std::fs::remove_file(member.log.with_extension("code"));
+        member.child = Child::start(&program(), &member.arguments, &[], &member.log, None);
+    }
+}
