@@ -4,10 +4,12 @@
 //! at that of the lead.
 
 mod joint;
+mod question;
 
 use tokio_util::sync::CancellationToken;
 
-use self::joint::{Joint, Question};
+use self::joint::Joint;
+use self::question::Question;
 use super::facade::{Caller, Engine, Reserved, judged, random_nonce};
 use super::fault::Fault;
 use super::holding::{began_now, granted};

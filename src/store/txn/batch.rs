@@ -16,8 +16,8 @@ pub const BATCH_MEMBERS_MAX: usize = 64;
 const MEMBER_OPERATIONS_MAX: usize = BATCH_OPERATIONS_MAX - BATCH_MEMBERS_MAX;
 /// Most bytes of a batch on the way to etcd, which takes 1.5 MiB (`--max-request-bytes`).
 pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// Most bytes that the reply to a batch could have, in case every guard fails.
-pub const BATCH_BYTES_BACK_MAX: usize = 8 * 1024 * 1024;
+/// Most bytes that the reply to a batch could have, in case every guard fails: enough for a full one that looks for an operation each.
+pub const BATCH_BYTES_BACK_MAX: usize = 9 * 1024 * 1024;
 
 // An ordinary member (record, reservation, one operation, an incident) must fit beside a full batch.
 const _: () = assert!(MEMBER_OPERATIONS_MAX >= 8);
