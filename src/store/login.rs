@@ -32,7 +32,8 @@ const REFUSED_REST: Duration = Duration::from_secs(1);
 const PASSWORD_BYTES_MAX: usize = 1024;
 /// The header that etcd looks for.
 const TOKEN_HEADER: &str = "token";
-const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
+/// The service and the method of a login.
+const AUTHENTICATE: [&str; 2] = ["etcdserverpb.Auth", "Authenticate"];
 
 /// A user of etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -266,7 +267,9 @@ async fn authenticate(
         name: user.to_owned(),
         password: password.0.clone(),
     });
-    let path = http::uri::PathAndQuery::from_static(AUTHENTICATE);
+    let [service, method] = AUTHENTICATE;
+    let path = http::uri::PathAndQuery::try_from(["", service, method].join("/"));
+    let path = path.expect("two names make a path");
     let reply = client.unary(request, path, ProstCodec::default()).await?;
     Ok(reply.into_inner())
 }

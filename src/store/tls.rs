@@ -93,11 +93,8 @@ impl Tls {
                 reason: format!("is {name:?}; give a host name or an IP address"),
             });
         }
-        let made_of = Read::now(&files).map_err(|mut read| faults.append(&mut read));
-        let config = made_of.and_then(|read| match read.config() {
-            Ok(config) => Ok((config, read)),
-            Err(mut bad) => Err(faults.append(&mut bad)),
-        });
+        let made = Read::now(&files).and_then(|read| Ok((read.config()?, read)));
+        let config = made.map_err(|mut unusable| faults.append(&mut unusable));
         match config {
             Ok((config, made_of)) if faults.is_empty() => Ok(Self(Arc::new(Shared {
                 files,
@@ -114,30 +111,24 @@ impl Tls {
     /// What the next connection is made with. Reads the files, so it may block for as long as a disk does.
     fn for_a_connection(&self) -> Arc<ClientConfig> {
         let files = &self.0.files;
-        let read = Read::now(files).and_then(|read| {
-            if read == self.lock().made_of {
-                return Ok(None);
-            }
-            match read.config() {
-                Ok(config) => Ok(Some((config, read))),
-                Err(faults) => {
-                    self.lock().tell(files, Some(read), &faults);
-                    Ok(None)
-                }
-            }
-        });
+        let read = match Read::now(files) {
+            Ok(read) => read,
+            Err(faults) => return self.lock().unusable(files, None, &faults),
+        };
         let mut state = self.lock();
-        match read {
-            Ok(None) => {}
-            Ok(Some((config, read))) => {
+        if read == state.made_of {
+            return Arc::clone(&state.config);
+        }
+        match read.config() {
+            Ok(config) => {
                 state.config = Arc::new(config);
                 state.made_of = read;
                 state.told = None;
                 tracing::info!("the TLS files for etcd were replaced; new connections use them");
+                Arc::clone(&state.config)
             }
-            Err(faults) => state.tell(files, None, &faults),
+            Err(faults) => state.unusable(files, Some(read), &faults),
         }
-        Arc::clone(&state.config)
     }
 
     /// The name that etcd's certificate must have, for an endpoint with this host.
@@ -155,10 +146,15 @@ impl Tls {
 }
 
 impl State {
-    /// Tells of files that cannot be used, once for each content.
-    fn tell(&mut self, files: &TlsFiles, read: Option<Read>, faults: &[TlsFault]) {
+    /// Tells of files that cannot be used, once for each content, and stays with what there is.
+    fn unusable(
+        &mut self,
+        files: &TlsFiles,
+        read: Option<Read>,
+        faults: &[TlsFault],
+    ) -> Arc<ClientConfig> {
         if read.is_some() && self.told == read {
-            return;
+            return Arc::clone(&self.config);
         }
         self.told = read;
         for TlsFault { file, reason } in faults {
@@ -170,6 +166,7 @@ impl State {
                 "a TLS file for etcd cannot be used; what was read before stays in use"
             );
         }
+        Arc::clone(&self.config)
     }
 }
 
@@ -259,11 +256,10 @@ impl Read {
 
 impl TlsFault {
     fn of(file: TlsFile, error: &tokio_rustls::rustls::Error) -> Self {
-        let reason = match error {
-            tokio_rustls::rustls::Error::InconsistentKeys(_) => {
-                "is not the key of the certificate".to_owned()
-            }
-            other => format!("cannot be used: {other}"),
+        let reason = if matches!(error, tokio_rustls::rustls::Error::InconsistentKeys(_)) {
+            "is not the key of the certificate".to_owned()
+        } else {
+            format!("cannot be used: {error}")
         };
         Self { file, reason }
     }

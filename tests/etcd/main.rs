@@ -6,6 +6,11 @@
     missing_docs
 )]
 
+#[allow(
+    unused_imports,
+    unused_macros,
+    reason = "what makes two tests of one is not used here"
+)]
 #[path = "../support/mod.rs"]
 mod support;
 

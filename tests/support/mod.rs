@@ -1,12 +1,7 @@
 //! What the tests stand on: a real etcd, the seam where faults are put in, sidecars, processes.
 //!
 //! Included by `#[path]` into each test binary that needs it.
-#![allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "each test binary uses its own part of this"
-)]
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 pub(crate) mod ask;
 pub(crate) mod backend;
