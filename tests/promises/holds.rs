@@ -174,6 +174,8 @@ async fn a_stream_of_keepalives_that_fails_or_freezes_costs_no_reservation(backe
         Action::LoseReply(Ending::Reset),
         Action::DeliverLate(Ending::Silence),
         Action::Lose,
+        // Nothing that is sent on that stream after it arrives either.
+        Action::Hold,
     ];
     let runs = faults.map(|fault| {
         let backend = backend.clone();

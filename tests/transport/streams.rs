@@ -138,7 +138,9 @@ async fn a_deadline_ends_a_stream_and_without_one_it_stays() {
     let timeout = "300m".parse().unwrap();
     request.metadata_mut().insert("grpc-timeout", timeout);
     let mut stream = held(&mut client, request).await;
+    let begun = Boottime::now();
     let ended = loop {
+        assert!(Boottime::now().since(begun) < PATIENCE, "it goes on");
         match news(&mut stream).await {
             Ok(Some(_)) => {}
             Ok(None) => panic!("it ended well"),
