@@ -34,8 +34,8 @@ pub const PREFIX_BYTES_MAX: usize = 128;
 pub const PREFIX_DEFAULT: &str = "/fencepost/";
 /// How many bytes the spelling of an escaped byte takes.
 const ESCAPED_BYTES: usize = 3;
-/// Families whose keys hang on the leases of rounds, and end with their timeline.
-const OF_A_TIMELINE: [&str; 1] = ["h"];
+/// Families whose keys hang on the leases of rounds, or of those who wait, and end with their timeline.
+const OF_A_TIMELINE: [&str; 2] = ["h", "w"];
 
 /// What every key begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
