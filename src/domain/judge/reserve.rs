@@ -84,7 +84,8 @@ impl Fold<'_> {
         nonce: Nonce,
     ) -> Judged {
         if self.holds(reservation) {
-            if self.reservation != ReservationChange::Keep {
+            let full = left == Left::NothingDone && self.gives_back_enough();
+            if full || self.reservation != ReservationChange::Keep {
                 return Judged::Later;
             }
             let draft = self.end_round(ended_now(), nonce, left);
