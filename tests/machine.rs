@@ -44,6 +44,22 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// The same, with a file piped in.
+fn piped(file: &str, words: &[&str]) -> Said {
+    let output = Command::new(env!("CARGO_BIN_EXE_fencepost"))
+        .arg("machine")
+        .args(words)
+        .current_dir(root())
+        .stdin(fs::File::open(root().join(file)).unwrap())
+        .output()
+        .unwrap();
+    Said {
+        exit: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
 /// Holds an output against the file that was looked at and kept.
 fn golden(words: &[&str], file: &str) {
     let said = machine(words);
@@ -114,6 +130,33 @@ fn the_drawings_of_the_examples_are_the_ones_that_were_looked_at() {
             &format!("{example}.dot"),
         );
     }
+}
+
+#[test]
+fn what_is_piped_in_is_read_like_a_file() {
+    let order = "machines/order.yaml";
+    for command in ["show", "graph"] {
+        let said = piped(order, &[command, "-"]);
+        assert_eq!((said.exit, said.err.as_str()), (0, ""), "{command}");
+        assert_eq!(said.out, machine(&[command, order]).out);
+    }
+    for files in [["-", order], [order, "-"]] {
+        let said = piped(order, &[&["diff"], &files[..]].concat());
+        assert_eq!(said.exit, 0, "{}", said.err);
+        assert!(said.out.contains("the two say the same"), "{}", said.out);
+    }
+    let said = piped(order, &["check", "-"]);
+    assert!(
+        said.out.starts_with("(standard input): good: order"),
+        "{}",
+        said.out
+    );
+    let said = piped("Cargo.toml", &["graph", "-"]);
+    assert_eq!((said.exit, said.out.as_str()), (65, ""));
+    assert!(said.err.starts_with("(standard input):"), "{}", said.err);
+    let said = piped(order, &["diff", "-", "-"]);
+    assert!(said.exit == 64 || said.exit == 2, "{}", said.exit);
+    assert!(said.err.contains("one of the two"), "{}", said.err);
 }
 
 #[test]

@@ -57,12 +57,17 @@ pub fn in_directory(directory: &Path) -> Result<Vec<PathBuf>, String> {
 
 /// Reads a file, no further than to see that it is too large. The error is a sentence.
 pub fn read_file(path: &Path) -> Result<Bytes, String> {
+    File::open(path)
+        .and_then(read_source)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+/// Reads a machine file from wherever it comes, no further than to see that it is too large.
+pub fn read_source(from: impl std::io::Read) -> std::io::Result<Bytes> {
     let mut bytes = Vec::new();
     // One byte more than the limit is enough to see that it is broken.
     let most = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX);
-    File::open(path)
-        .and_then(|file| file.take(most.saturating_add(1)).read_to_end(&mut bytes))
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    from.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok(bytes.into())
 }
 

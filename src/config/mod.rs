@@ -15,7 +15,7 @@ use crate::domain::retention::Keeping;
 use crate::store::{Login, Prefix, Tls};
 
 pub use admin_socket::admin_socket_path;
-pub use machines::{MachineFile, in_directory, read_file, sound as sound_machines};
+pub use machines::{MachineFile, in_directory, read_file, read_source, sound as sound_machines};
 use setting::{
     ADMIN_SOCKET, DRAIN_LIMIT, ETCD_ENDPOINTS, ETCD_PREFIX, ETCD_TIMEOUT, ETCD_WAIT, FORGET,
     INCIDENT_RETENTION, LISTEN, LOG_FORMAT, LOG_LEVEL, MACHINES, RETENTION, Reading,

@@ -103,6 +103,8 @@ pub enum Rule {
     SameContent,
     /// The same operation, finished by the same round, with another result this time.
     OtherResult,
+    /// The same operation, finished by the same round, as another event this time.
+    OtherOutcome,
     /// The same operation with other content.
     OtherContent,
     /// The resource was free.
@@ -212,6 +214,7 @@ rule_names! {
     RanOnce => "RAN_ONCE",
     SameContent => "SAME_CONTENT",
     OtherResult => "OTHER_RESULT",
+    OtherOutcome => "OTHER_OUTCOME",
     OtherContent => "OTHER_CONTENT",
     WasFree => "WAS_FREE",
     SameRequest => "SAME_REQUEST",

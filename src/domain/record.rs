@@ -209,6 +209,17 @@ pub struct Operation {
     pub machine: Option<MachineVersion>,
     /// Whether its sender, refused, would send again for ever: then it is told that the matter is settled.
     pub keeps_retrying: bool,
+    /// What its effect turned out to be, if not what was claimed.
+    pub outcome: Option<Box<Outcome>>,
+}
+
+/// The event whose move was made when a claim of another event was completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The event, as that version calls it.
+    pub event: EventName,
+    /// The version that was in force.
+    pub version: MachineVersion,
 }
 
 impl Operation {
@@ -268,10 +279,21 @@ pub struct Raised(u32);
 impl Raised {
     /// Another content came under the same key.
     pub const CONFLICT: Self = Self(1);
+    /// Another event came under the same key. Beside a content that differs it is a finding of its own.
+    pub const OTHER_EVENT: Self = Self(1 << 2);
     /// Its own refusal was reported.
     pub const REFUSAL: Self = Self(2);
     /// Its last attempt died, and a person decides.
     pub const INTERRUPTED: Self = Self(1 << 8);
+
+    /// The conflict that this rule finds.
+    pub fn conflict(rule: Rule) -> Self {
+        if rule == Rule::OtherEvent {
+            Self::OTHER_EVENT
+        } else {
+            Self::CONFLICT
+        }
+    }
 
     /// From a stored record.
     pub fn from_bits(bits: u32) -> Self {

@@ -118,8 +118,19 @@ impl When {
 
     /// Whether what a sender made then may have been done, answered and forgotten since.
     pub fn too_old(&self, made_ms: u64) -> bool {
-        let forgotten = made_ms.saturating_add(milliseconds(self.keeping.operations));
+        self.too_old_if_kept(made_ms, self.keeping.operations)
+    }
+
+    /// The same, had it been kept for so long.
+    fn too_old_if_kept(&self, made_ms: u64, retention: Duration) -> bool {
+        let forgotten = made_ms.saturating_add(milliseconds(retention));
         forgotten <= self.latest_ms().saturating_add(self.sender_skew_ms())
+    }
+
+    /// Whether what a sender made then may have been done, answered and forgotten while operations were kept for a shorter time.
+    pub fn too_old_before(&self, made_ms: u64, retention: Duration, until_ms: u64) -> bool {
+        let before = made_ms <= until_ms.saturating_add(self.sender_skew_ms());
+        before && self.too_old_if_kept(made_ms, retention)
     }
 
     /// Whether a sender's time lies further ahead than a clock may be wrong.

@@ -155,6 +155,7 @@ pub(crate) fn operation(id: impl std::fmt::Display) -> Operation {
         event: None,
         machine: None,
         keeps_retrying: false,
+        outcome: None,
     }
 }
 

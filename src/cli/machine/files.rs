@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use super::super::trouble::{Trouble, plain};
-use crate::config::{in_directory, read_file};
+use crate::config::{in_directory, read_file, read_source};
 use crate::domain::machine::{Machine, Reading};
 
+/// Stands for what is piped in.
+const STANDARD_INPUT: &str = "-";
 /// Most machine files that one command looks at.
 const FILES_MAX: usize = 1024;
 
@@ -19,10 +21,18 @@ pub(super) struct MachineFile {
 }
 
 impl MachineFile {
+    /// `-`: standard input, so that what is in force can be piped in.
     pub(super) fn read(path: &Path) -> Result<Self, Trouble> {
-        let source = read_file(path).map_err(Trouble::usage)?;
+        let (name, source) = if path == Path::new(STANDARD_INPUT) {
+            let source = read_source(std::io::stdin().lock())
+                .map_err(|error| Trouble::usage(format!("cannot read standard input: {error}")))?;
+            ("(standard input)".to_owned(), source)
+        } else {
+            let source = read_file(path).map_err(Trouble::usage)?;
+            (plain(&path.display().to_string()), source)
+        };
         Ok(Self {
-            name: plain(&path.display().to_string()),
+            name,
             reading: Machine::read(&source),
             source,
         })

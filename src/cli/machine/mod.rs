@@ -49,7 +49,7 @@ pub(super) enum MachineCommand {
 /// Files to check.
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
-    /// Machine files, or directories whose *.yaml and *.yml files are meant
+    /// Machine files, or directories whose *.yaml and *.yml files are meant; `-`: what is piped in
     #[arg(required = true)]
     paths: Vec<PathBuf>,
 }
@@ -57,14 +57,14 @@ pub(super) struct CheckArgs {
 /// One file.
 #[derive(Debug, Args)]
 pub(super) struct FileArgs {
-    /// The machine file
+    /// The machine file; `-`: what is piped in, such as by `machine get KIND`
     file: PathBuf,
 }
 
 /// One file and a way to draw it.
 #[derive(Debug, Args)]
 pub(super) struct GraphArgs {
-    /// The machine file
+    /// The machine file; `-`: what is piped in, such as by `machine get KIND`
     file: PathBuf,
     /// The language of the drawing
     #[arg(long, env = "FENCEPOST_FORMAT", value_enum, default_value_t = Format::Mermaid)]
@@ -83,9 +83,9 @@ enum Format {
 /// Two files.
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
-    /// The file of the version before
+    /// The file of the version before; `-`: what is piped in, such as by `machine get KIND`
     old: PathBuf,
-    /// The file that is to follow it
+    /// The file that is to follow it; `-` for one of the two
     new: PathBuf,
 }
 
@@ -157,6 +157,11 @@ fn check(paths: &[PathBuf]) -> Result<Checked, Trouble> {
 
 impl DiffArgs {
     fn run(&self) -> Result<Exit, Trouble> {
+        if self.old == self.new && self.old.as_os_str() == "-" {
+            return Err(Trouble::usage(
+                "standard input can be one of the two files only: name the other",
+            ));
+        }
         let (old, new) = (MachineFile::read(&self.old)?, MachineFile::read(&self.new)?);
         output::say(&(old.findings() + &new.findings()));
         let (Some(was), Some(is)) = (&old.reading.machine, &new.reading.machine) else {

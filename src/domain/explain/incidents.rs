@@ -8,10 +8,11 @@ use crate::domain::incident::Incident;
 
 /// Every finding that an incident can be about. The key of an incident follows from its resource, its operation and its
 /// finding, so those of an operation are found without looking through all.
-const FINDINGS: [(Verdict, Rule); 16] = [
+const FINDINGS: [(Verdict, Rule); 17] = [
     (Verdict::Conflict, Rule::OtherContent),
     (Verdict::Conflict, Rule::OtherEvent),
     (Verdict::Replayed, Rule::OtherResult),
+    (Verdict::Replayed, Rule::OtherOutcome),
     (Verdict::Fenced, Rule::Over),
     (Verdict::Fenced, Rule::DoneWithoutRound),
     (Verdict::Expired, Rule::TooOld),

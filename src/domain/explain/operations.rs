@@ -3,7 +3,7 @@
 use super::words::{self, at, count, span};
 use super::{Telling, Topic};
 use crate::domain::decision::Verdict;
-use crate::domain::record::Operation;
+use crate::domain::record::{Operation, Outcome};
 
 impl Telling<'_> {
     /// The newest operations, oldest of them first.
@@ -46,6 +46,12 @@ impl Telling<'_> {
         }
         if let Some(version) = operation.machine {
             text.push_str(&format!(" by version {version} of the machine"));
+        }
+        if let Some(outcome) = &operation.outcome {
+            let Outcome { event, version } = &**outcome;
+            text.push_str(&format!(
+                ", which turned out as event {event} of version {version}"
+            ));
         }
         text.push_str(&format!(
             ": {} ({}) at {}",

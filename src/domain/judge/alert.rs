@@ -146,6 +146,8 @@ impl Fold<'_> {
 
     /// Adds an incident to the commit, once. What a second one of the same name brings becomes a part of it.
     pub(super) fn incident(&mut self, incident: Incident) {
+        // How long it is kept is for the law to say.
+        self.lawful |= incident.expiry.is_some();
         let twin = self
             .incidents
             .iter()

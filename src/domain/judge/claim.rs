@@ -190,8 +190,11 @@ impl Fold<'_> {
                 if self.open_under(reservation.round()).is_some() {
                     return Some(answered(self.claim_open()));
                 }
-                // A round that was granted in this very commit has not been told to anybody.
-                (self.reservation != ReservationChange::Keep).then_some(Judged::Later)
+                // A round that was granted in this very commit has not been told to anybody. And one that carries a second claim
+                // does not tell any more what the first was: so whoever completed that one is told first.
+                let completes = self.standing.has_open_under(reservation.round());
+                let waits = completes || self.reservation != ReservationChange::Keep;
+                waits.then_some(Judged::Later)
             }
         }
     }

@@ -179,6 +179,10 @@ impl Operation {
                 .salt()
                 .map_or(0, |salt| salt.as_bytes().len() + 3)
             + self.resolved.as_ref().map_or(0, |by| by.size())
+            + self
+                .outcome
+                .as_ref()
+                .map_or(0, |outcome| outcome.event.as_str().len() + 8)
             + names.sum::<usize>()
     }
 }

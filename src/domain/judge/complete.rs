@@ -4,7 +4,7 @@ use super::alert::About;
 use super::interrupted::Condition;
 use super::law::Terms;
 use super::repeat::verdict_draft;
-use super::{Draft, Fold, Judged, Known, ReservationChange};
+use super::{Certainty, Draft, Fold, Judged, Known, ReservationChange};
 use crate::domain::claim::{Carried, OpenOperation, RETURNED_OPERATIONS_MAX, Seat};
 use crate::domain::decision::{IncidentId, Rule, Verdict};
 use crate::domain::digest::{Beside, ContentDigest};
@@ -19,7 +19,9 @@ impl Fold<'_> {
     /// A Transition that names only the round: its claim says which operation is meant.
     pub(super) fn complete(&mut self, ask: &Complete, nonce: Nonce) -> Judged {
         let round = ask.reservation.round();
-        let operation = match self.record.carried_by(round) {
+        // Ours: the commit went through and only its reply was lost, and the round has claimed another operation since.
+        let own = self.written_by(nonce, round).map(Carried::One);
+        let operation = match own.unwrap_or_else(|| self.record.carried_by(round)) {
             Carried::One(operation) => operation,
             Carried::Nothing if self.holds(&ask.reservation) => {
                 return Judged::Unfit {
@@ -53,14 +55,34 @@ impl Fold<'_> {
             purpose: ask.purpose,
         };
         match known {
-            Known::Finished(done) => self.repeat(&message, nonce, *done),
+            Known::Finished(done) => {
+                // As long as the round lives it may have claimed another operation since, at another sidecar.
+                let may_have = self.holds(&ask.reservation);
+                let mut judged = self.repeat(&message, nonce, *done);
+                if let (true, Judged::Answered(draft)) = (may_have, &mut judged) {
+                    draft.certainty = Certainty::Confirm;
+                }
+                judged
+            }
             Known::Open(open) => match self.transition_of_open(&message, nonce, &open) {
                 Some(judged) => judged,
                 // Given back, though the round is live: it has to be asked for anew.
-                None => self.late(ask, Some(&operation)),
+                None => {
+                    let event = open.judged.as_ref().map(|judged| judged.event.clone());
+                    self.late(ask, Some(&operation)).of_event(event)
+                }
             },
             Known::Unknown => self.late(ask, Some(&operation)),
         }
+    }
+
+    /// The operation that this very request finished under a round.
+    fn written_by(&self, nonce: Nonce, round: Nonce) -> Option<OperationId> {
+        let inline = self.record.operations.iter();
+        let apart = self.standing.all_kept_apart();
+        let mut all = inline.chain(self.moved_out.values()).chain(apart);
+        all.find(|done| done.mark == nonce.mark() && done.round == Some(round))
+            .map(|done| done.id.clone())
     }
 
     /// Nothing is known any more of what the round claimed.
@@ -103,12 +125,11 @@ impl Fold<'_> {
         let operation = Operation {
             round: Some(open.claim.round),
             raised: open.claim.raised,
+            outcome: self.outcome_of(open, &terms),
             ..self.settled(open, nonce, (Verdict::Applied, rule), result.clone())
         };
         // Whether another operation did the same was looked for at the grant, which brought the content.
-        let draft = verdict_draft(&operation)
-            .result(result)
-            .of_event(operation.event.clone());
+        let draft = verdict_draft(&operation).result(result);
         self.keep(operation);
         let ends = match (ask.afterwards, open.claim.seat) {
             (Some(Afterwards::Ends), _) | (None, Seat::Own) => true,
@@ -160,12 +181,20 @@ impl Fold<'_> {
 
     /// An open operation may start again.
     pub(super) fn give_back(&mut self, id: &OperationId) {
-        let mut open = self.record.open.iter_mut();
-        if let Some(open) = open.find(|open| open.intent.operation == *id) {
+        // The last one given back is the last to be forgotten: who asks again must find it.
+        if let Some(mut open) = self.close(id) {
             open.claim.returned = true;
-            self.changed = true;
+            self.record.open.push(open);
         }
         self.record.forget_returned(RETURNED_OPERATIONS_MAX);
+    }
+
+    /// Whether one more that is given back would make the record forget one of this very commit, whose own request could not
+    /// find it if its reply were lost.
+    pub(super) fn gives_back_enough(&self) -> bool {
+        let returned = self.record.open.iter().filter(|open| open.claim.returned);
+        let now = returned.filter(|open| !self.standing.has_returned(open));
+        now.count() >= RETURNED_OPERATIONS_MAX
     }
 
     /// An operation is no longer open.
@@ -204,6 +233,7 @@ impl Fold<'_> {
             event: judged.map(|judged| judged.event.clone()),
             machine: judged.map(|judged| judged.version),
             keeps_retrying: judged.is_some_and(|judged| judged.keeps_retrying),
+            outcome: None,
         }
     }
 

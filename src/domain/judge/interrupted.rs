@@ -254,12 +254,13 @@ impl Fold<'_> {
             None => {
                 let mut incident = self.found(&about, found);
                 let id = incident.id.clone();
-                if !open.claim.raised.has(Raised::CONFLICT) {
+                let raised = Raised::conflict(rule);
+                if !open.claim.raised.has(raised) {
                     if let Some(result) = ask.result.clone().filter(|result| !result.is_empty()) {
                         incident.evidence.push(self.evidence_of(&about, result));
                     }
                     self.incident(incident);
-                    self.raise_on(&open.intent.operation, Raised::CONFLICT);
+                    self.raise_on(&open.intent.operation, raised);
                 }
                 id
             }

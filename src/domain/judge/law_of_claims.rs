@@ -5,6 +5,7 @@ use super::law::{Law, Named, Terms, Unlawful};
 use crate::domain::claim::{JudgedAs, OpenOperation};
 use crate::domain::ids::{EventName, IdentityName};
 use crate::domain::machine::{Interrupted as Said, MachineVersion};
+use crate::domain::record::{Operation, Outcome};
 use crate::domain::request::{Intent, Interrupted, Move};
 
 impl<'t> Terms<'t> {
@@ -136,6 +137,44 @@ impl<'a> Fold<'a> {
             sets,
             clears: said.clears.iter().map(|name| &name.value).collect(),
         })
+    }
+
+    /// What is stored of an outcome: nothing where the event that was named is the one that was claimed.
+    pub(super) fn outcome_of(
+        &self,
+        open: &OpenOperation,
+        terms: &Terms<'_>,
+    ) -> Option<Box<Outcome>> {
+        let (Law::Machine(law), Some(event)) = (self.law, terms.event_name()) else {
+            return None;
+        };
+        let as_claimed = open
+            .judged_as()
+            .is_some_and(|(claimed, version)| law.same_event((claimed, Some(version)), event));
+        (!as_claimed).then(|| {
+            Box::new(Outcome {
+                event: event.clone(),
+                version: law.version(),
+            })
+        })
+    }
+
+    /// Whether a finished operation is said to have turned out as another event than the one whose move was made.
+    /// `said`: as claimed, if it names none.
+    pub(super) fn turned_out_otherwise(
+        &mut self,
+        done: &Operation,
+        said: Option<&EventName>,
+    ) -> bool {
+        let stored = done.outcome.as_deref();
+        let made = match stored {
+            Some(outcome) => Some((&outcome.event, Some(outcome.version))),
+            None => done.event.as_ref().map(|event| (event, done.machine)),
+        };
+        let Some(said) = said else {
+            return stored.is_some();
+        };
+        made.is_none_or(|made| !self.is_one_event(made, said))
     }
 
     /// Whether the law in force has the state that a claim leads to.

@@ -41,7 +41,7 @@ pub use sweep::SWEPT_OPERATIONS_MAX;
 pub use turn::{Queue, Turn};
 
 use super::claim::OpenOperation;
-use super::ids::{Nonce, OperationId, ReservationId, ResourceId};
+use super::ids::{EventName, Nonce, OperationId, ReservationId, ResourceId};
 use super::incident::Incident;
 use super::record::{LeaseId, Operation, Record, Round};
 use super::request::{
@@ -151,6 +151,20 @@ pub enum Judged {
         /// The limit.
         limit: usize,
     },
+}
+
+impl Judged {
+    /// Notes which event it is about, for a request that does not say it.
+    fn of_event(self, event: Option<EventName>) -> Self {
+        match self {
+            Self::Answered(draft) => Self::Answered(Box::new(draft.of_event(event))),
+            other @ (Self::Later
+            | Self::Unleased
+            | Self::Unlawful(_)
+            | Self::Unfit { .. }
+            | Self::Limit { .. }) => other,
+        }
+    }
 }
 
 /// What is known of an operation.

@@ -40,9 +40,11 @@ impl Fold<'_> {
     /// Answers a request whose operation is already finished.
     pub(super) fn repeat(&mut self, ask: &Transition, nonce: Nonce, done: Operation) -> Judged {
         let expired = done.expired(self.when.now);
+        let event = done.event.clone();
         if done.mark == nonce.mark() {
             // Ours: the commit went through and only its reply was lost.
-            return Judged::Answered(Box::new(self.first_answer(ask, &done)));
+            let draft = self.first_answer(ask, &done).of_event(event);
+            return Judged::Answered(Box::new(draft));
         }
         let id = done.id.clone();
         *self.again.entry(id.clone()).or_default() += 1;
@@ -62,7 +64,7 @@ impl Fold<'_> {
             // It is answered for as long as it is stored, which memory alone cannot tell.
             draft.certainty = Certainty::Confirm;
         }
-        let draft = draft.deliveries(deliveries).repeating(&id);
+        let draft = draft.deliveries(deliveries).repeating(&id).of_event(event);
         Judged::Answered(Box::new(draft))
     }
 
@@ -83,14 +85,22 @@ impl Fold<'_> {
         let (Some(named), Some(judged)) = (&ask.intent.event, judged) else {
             return false;
         };
-        if named == judged {
-            return false;
-        }
-        self.lawful = true;
-        match self.law {
-            Law::Machine(law) => !law.same_event((judged, version), named),
-            Law::NoFile | Law::Unreadable(_) => true,
-        }
+        !self.is_one_event((judged, version), named)
+    }
+
+    /// Whether two names mean one event. That they do stays so; that they do not is for the law in force to say.
+    pub(super) fn is_one_event(
+        &mut self,
+        judged: (&EventName, Option<MachineVersion>),
+        named: &EventName,
+    ) -> bool {
+        let one = judged.0 == named
+            || match self.law {
+                Law::Machine(law) => law.same_event(judged, named),
+                Law::NoFile | Law::Unreadable(_) => false,
+            };
+        self.lawful |= !one;
+        one
     }
 
     /// What the request that decided the operation is told.
@@ -119,6 +129,10 @@ impl Fold<'_> {
             verdict_draft(done)
                 .expected(&done.expected)
                 .incident(self.refusal_of(done))
+        };
+        let draft = match &done.outcome {
+            Some(outcome) => draft.adding(&format!("it turned out as event {}", outcome.event)),
+            None => draft,
         };
         let draft = match &done.resolved {
             Some(resolution) => draft.adding(&resolution.told()),
@@ -155,6 +169,9 @@ impl Fold<'_> {
             .as_ref()
             .is_some_and(|result| *result != done.result);
         if done.round == Some(reservation.round()) {
+            if self.turned_out_otherwise(&done, ask.outcome.as_ref()) {
+                return self.another_outcome(ask, &done);
+            }
             if !differs {
                 return self.told_again(&done);
             }
@@ -169,6 +186,10 @@ impl Fold<'_> {
             return draft.incident(Some(incident)).fact();
         }
         if self.holds(reservation) {
+            let named = ask.outcome.as_ref();
+            if named.is_some() && self.turned_out_otherwise(&done, named) {
+                return self.another_outcome(ask, &done);
+            }
             // True whoever finished it; but that the round is live could have changed.
             let mut draft = self.told_again(&done);
             draft.certainty = Certainty::Confirm;
@@ -182,6 +203,25 @@ impl Fold<'_> {
             return draft;
         }
         self.done_without(ask, &done)
+    }
+
+    /// The round says that the effect turned out as another event than the one whose move was made.
+    fn another_outcome(&mut self, ask: &Transition, done: &Operation) -> Draft {
+        let made = done.outcome.as_ref().map(|outcome| &outcome.event);
+        let text = format!(
+            "the operation was done before {}, and not {}; this is its first result",
+            turned_out(made),
+            turned_out(ask.outcome.as_ref())
+        );
+        let (verdict, rule) = (Verdict::Replayed, Rule::OtherOutcome);
+        let result = ask.result.clone().unwrap_or_default();
+        let about = About::message(ask, Some(&done.digest));
+        // Also without a result: that it turned out otherwise is what a person must know.
+        let incident = self.keep_evidence(&about, result, Found::new(verdict, rule, &text));
+        Draft::new(verdict, Layer::Replay, rule, text)
+            .result(done.result.clone())
+            .first_time(done.time_ms)
+            .incident(Some(incident))
     }
 
     /// The operation was finished without the round that the request names.
@@ -231,14 +271,15 @@ impl Fold<'_> {
         let about = About::message(ask, Some(&done.digest));
         let mut incident = self.found(&about, found);
         let id = incident.id.clone();
-        if done.raised.has(Raised::CONFLICT) {
+        let raised = Raised::conflict(found.rule);
+        if done.raised.has(raised) {
             return id;
         }
         if let Some(result) = ask.result.clone().filter(|result| !result.is_empty()) {
             incident.evidence.push(self.evidence_of(&about, result));
         }
         self.incident(incident);
-        done.raised = done.raised.with(Raised::CONFLICT);
+        done.raised = done.raised.with(raised);
         let inline = self
             .record
             .operations
@@ -261,6 +302,13 @@ impl Fold<'_> {
         let raised = done.raised.has(Raised::REFUSAL);
         raised.then(|| Incident::id_of(self.resource, Some(&done.id), done.verdict, done.rule))
     }
+}
+
+fn turned_out(outcome: Option<&EventName>) -> String {
+    outcome.map_or_else(
+        || "as it was claimed".to_owned(),
+        |event| format!("with the outcome {event}"),
+    )
 }
 
 /// Another content came under the same key.

@@ -103,7 +103,8 @@ impl Fold<'_> {
                     reason: "is that of several resources, which are released together",
                 };
             }
-            if self.reservation != ReservationChange::Keep {
+            let full = left == Left::NothingDone && self.gives_back_enough();
+            if full || self.reservation != ReservationChange::Keep {
                 return Judged::Later;
             }
             let draft = self.end_round(ended_now(), nonce, left);

@@ -83,6 +83,9 @@ impl Fold<'_> {
             let draft = Draft::new(Verdict::Replayed, Layer::Replay, Rule::Finished, text);
             return answered(self.showing(draft));
         }
+        if ask.finding == Finding::NotDone && self.gives_back_enough() {
+            return Judged::Later;
+        }
         let mut open = open;
         if ask.finding == Finding::Done {
             if let Err(unlawful) = self.follow() {

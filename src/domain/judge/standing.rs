@@ -224,6 +224,23 @@ impl Standing {
         (!known.expired(now) || self.seen_apart.contains(id)).then_some(known)
     }
 
+    /// All operations in keys of their own that are known.
+    pub(super) fn all_kept_apart(&self) -> impl Iterator<Item = &Operation> {
+        self.kept_apart.values()
+    }
+
+    /// Whether the record shows a claim that is open under a round.
+    pub(super) fn has_open_under(&self, round: Nonce) -> bool {
+        let mut open = self.record.open.iter();
+        open.any(|open| open.claim.round == round && !open.claim.returned)
+    }
+
+    /// Whether the record shows this claim as given back.
+    pub(super) fn has_returned(&self, open: &OpenOperation) -> bool {
+        let known = self.record.open(&open.intent.operation);
+        known.is_some_and(|known| known.claim.returned && known.claim.nonce == open.claim.nonce)
+    }
+
     /// Whether the record shows a round that is over without saying so: its time ran out unnoticed.
     pub(super) fn round_ran_out(&self) -> bool {
         let round = self.record.round.as_ref();

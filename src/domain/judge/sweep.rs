@@ -32,7 +32,15 @@ impl Fold<'_> {
     /// Whether what was made then may have been forgotten. How long is remembered is for the law in force to say.
     pub(super) fn too_old_now(&mut self, made_ms: u64) -> bool {
         self.lawful = true;
-        self.when.too_old(made_ms)
+        let when = &self.when;
+        let earlier = match self.law {
+            Law::Machine(machine) => Some(machine.lineage().raised()),
+            Law::NoFile | Law::Unreadable(_) => None,
+        };
+        let mut earlier = earlier.into_iter().flatten();
+        // What is kept longer now was forgotten sooner then.
+        when.too_old(made_ms)
+            || earlier.any(|kept| when.too_old_before(made_ms, kept.retention, kept.until_ms))
     }
 
     /// Refuses what may have been done, answered and forgotten. It needs no entry of its own: it stays too old.

@@ -136,6 +136,17 @@ impl Fold<'_> {
         nonce: Nonce,
         open: &OpenOperation,
     ) -> Option<Judged> {
+        let judged = self.judged_of_open(ask, nonce, open)?;
+        let event = open.judged.as_ref().map(|judged| judged.event.clone());
+        Some(judged.of_event(event))
+    }
+
+    fn judged_of_open(
+        &mut self,
+        ask: &Transition,
+        nonce: Nonce,
+        open: &OpenOperation,
+    ) -> Option<Judged> {
         if let Some(conflict) = self.differs_from_open(ask, open) {
             return Some(conflict);
         }
@@ -207,6 +218,8 @@ impl Fold<'_> {
         let twin = before.filter(|other| {
             other.verdict == Verdict::Applied
                 && other.rule == done.rule
+                // What turned out otherwise did not do what it was to do.
+                && other.outcome.is_none()
                 // Under one version an event's digests are made under one rule.
                 && (&other.event, other.machine) == (&done.event, done.machine)
                 && other.fields.same_move(intent.movement.as_ref())
@@ -307,6 +320,7 @@ impl Fold<'_> {
             event: terms.event_name().cloned(),
             machine: terms.event.and(self.law.version()),
             keeps_retrying: terms.keeps_retrying(),
+            outcome: None,
             resolved: None,
         }
     }

@@ -1,135 +1,14 @@
 //! A machine in force, made ready for judging: what a call asks of it costs the same however large its file is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Machine;
 use super::definition::{DigestRule, Effect, Event, MachineVersion, Otherwise};
 use super::graph::{Graph, StateSet};
+use super::lineage::Lineage;
 use crate::domain::ids::{EventName, IdentityName, StateName};
 use crate::domain::retention::Keeping;
-
-/// Most names that all versions of one machine together say what stands for: what a record of the oldest version may have
-/// to be led through, and what is kept beside the file in force.
-pub const SUCCESSORS_MAX: usize = 4096;
-
-/// What one version says of names that earlier ones had.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Renaming {
-    /// Each dropped state, and the one that its resources are in since.
-    pub states: BTreeMap<StateName, StateName>,
-    /// Each dropped event, and the one that stands for it since; `None`: none does.
-    pub events: BTreeMap<EventName, Option<EventName>>,
-    /// What of the content counted until then, for each event of which it changed or that was dropped.
-    pub digests: BTreeMap<EventName, DigestRule>,
-}
-
-impl Renaming {
-    /// How many names it speaks of; a pointer of a content counts as one for each begun 128 bytes.
-    pub fn len(&self) -> usize {
-        let digests = self.digests.values().map(|rule| match rule {
-            DigestRule::Whole | DigestRule::None => 1,
-            DigestRule::Include(pointers) | DigestRule::Exclude(pointers) => {
-                1 + pointers.iter().map(|it| 1 + it.len() / 128).sum::<usize>()
-            }
-        });
-        self.states.len() + self.events.len() + digests.sum::<usize>()
-    }
-
-    /// Whether it speaks of none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// What every version so far says of names that earlier ones had.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lineage(BTreeMap<MachineVersion, Renaming>);
-
-impl Lineage {
-    /// As stored.
-    pub fn of(versions: impl IntoIterator<Item = (MachineVersion, Renaming)>) -> Self {
-        Self(versions.into_iter().collect())
-    }
-
-    /// With what a further version says.
-    #[must_use]
-    pub fn followed_by(mut self, machine: &Machine) -> Self {
-        let map = &machine.definition().map;
-        let states = map.states.iter();
-        let events = map.events.iter();
-        let renaming = Renaming {
-            states: states
-                .map(|(from, to)| (from.value.clone(), to.value.clone()))
-                .collect(),
-            events: events
-                .map(|(from, to)| (from.value.clone(), to.as_ref().map(|to| to.value.clone())))
-                .collect(),
-            digests: BTreeMap::new(),
-        };
-        if !renaming.is_empty() {
-            self.0.insert(machine.definition().version.value, renaming);
-        }
-        self
-    }
-
-    /// With what of the contents counted in the version before, where a further one says otherwise.
-    #[must_use]
-    pub fn remembering(mut self, before: &Machine, machine: &Machine) -> Self {
-        let now = machine.definition();
-        let rule_now = |name: &EventName| {
-            let mut events = now.events.iter();
-            events
-                .find(|event| event.name.value == *name)
-                .map(|event| &event.digest)
-        };
-        for event in &before.definition().events {
-            let name = &event.name.value;
-            if rule_now(name) != Some(&event.digest) {
-                let version = self.0.entry(now.version.value).or_default();
-                version.digests.insert(name.clone(), event.digest.clone());
-            }
-        }
-        self
-    }
-
-    /// The versions that say something, in their order.
-    pub fn versions(&self) -> impl Iterator<Item = (MachineVersion, &Renaming)> {
-        self.0.iter().map(|(version, names)| (*version, names))
-    }
-
-    /// How many names all of them speak of.
-    pub fn names(&self) -> usize {
-        self.0.values().map(Renaming::len).sum()
-    }
-
-    /// What the versions after one say. `None`: no version has judged yet, so all do.
-    fn after(&self, version: Option<MachineVersion>) -> impl Iterator<Item = &Renaming> {
-        self.versions()
-            .filter(move |(later, _)| version.is_none_or(|known| *later > known))
-            .map(|(_, names)| names)
-    }
-
-    /// What stands now for a state of a version.
-    fn state<'a>(&'a self, version: Option<MachineVersion>, state: &'a StateName) -> &'a StateName {
-        self.after(version).fold(state, |state, names| {
-            names.states.get(state).unwrap_or(state)
-        })
-    }
-
-    /// What stands now for an event of a version, if any does.
-    fn event<'a>(
-        &'a self,
-        version: Option<MachineVersion>,
-        event: &'a EventName,
-    ) -> Option<&'a EventName> {
-        self.after(version)
-            .try_fold(event, |event, names| match names.events.get(event) {
-                None => Some(event),
-                Some(successor) => successor.as_ref(),
-            })
-    }
-}
 
 /// A machine in force.
 #[derive(Clone, Debug)]
@@ -275,7 +154,8 @@ impl InForce {
         })
     }
 
-    /// Whether an event that an earlier version judged is the same as one that is named now.
+    /// Whether an event that an earlier version judged is the same as one that is named now: whether the two names stood for
+    /// one event in any version since. What was once the same stays the same, also when no event stands for it any more.
     pub fn same_event(
         &self,
         judged: (&EventName, Option<MachineVersion>),
@@ -283,7 +163,7 @@ impl InForce {
     ) -> bool {
         let then = self.lineage.event(judged.1, judged.0);
         let now = self.event(named).map(|event| &event.event.name.value);
-        then.is_some() && then == now
+        (then.is_some() && then == now) || self.lineage.were_one(judged, named)
     }
 
     /// What of the content counted for an event when a version judged it. `None`: no such version is known here.
@@ -383,16 +263,5 @@ impl Starts {
     /// Whether there are none.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
-    }
-}
-
-impl Lineage {
-    /// A state as a caller names it, who may not have heard of the last version yet.
-    fn state_named<'a>(&'a self, state: &'a StateName, law: &InForce) -> &'a StateName {
-        if law.has_state(state) {
-            state
-        } else {
-            self.state(None, state)
-        }
     }
 }

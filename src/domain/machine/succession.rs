@@ -6,7 +6,8 @@ use super::definition::MachineVersion;
 use super::diff::difference;
 use super::facts::MachineHash;
 use super::finding::{Finding, Findings, Rule};
-use super::in_force::{InForce, Lineage, SUCCESSORS_MAX};
+use super::in_force::InForce;
+use super::lineage::{Lineage, SUCCESSORS_MAX};
 use super::{Machine, Place};
 use crate::domain::ids::Kind;
 
@@ -113,7 +114,11 @@ pub fn succession(
             }
             let lineage = known.lineage.clone().followed_by(offered);
             match law {
-                Ok(law) => lineage.remembering(law.machine(), offered),
+                Ok(law) => lineage.remembering(law.machine(), offered).raising(
+                    law.machine(),
+                    offered,
+                    time_ms,
+                ),
                 Err(_) => lineage,
             }
         }

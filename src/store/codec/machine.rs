@@ -1,11 +1,13 @@
 //! Machines.
 
+use std::time::Duration;
+
 use super::operation::version_number;
 use super::{at_most, field};
 use crate::domain::ids::{EventName, Kind, StateName};
 use crate::domain::invalid::Invalid;
 use crate::domain::machine::{
-    DigestRule, FILE_BYTES_MAX, Filed, Lineage, MachineHash, MachineVersion, Renaming,
+    DigestRule, FILE_BYTES_MAX, Filed, KeptUntil, Lineage, MachineHash, MachineVersion, Renaming,
     SUCCESSORS_MAX,
 };
 use crate::proto::store_v1 as pb;
@@ -31,6 +33,8 @@ pub(super) fn to_message(filed: &Filed) -> pb::Machine {
                 .iter()
                 .map(|(event, rule)| former(event, rule))
                 .collect(),
+            kept_s: names.kept.map_or(0, |kept| kept.retention.as_secs()),
+            kept_until_ms: names.kept.map_or(0, |kept| kept.until_ms),
         }
     });
     pb::Machine {
@@ -112,6 +116,10 @@ fn renaming(message: &pb::Renaming) -> Result<(MachineVersion, Renaming), Invali
         };
         names.digests.insert(event, rule);
     }
+    names.kept = (message.kept_s > 0).then(|| KeptUntil {
+        retention: Duration::from_secs(message.kept_s),
+        until_ms: message.kept_until_ms,
+    });
     Ok((version("renamings.version", message.version)?, names))
 }
 

@@ -12,7 +12,7 @@ use crate::domain::incident::{verdict_code, verdict_from_code};
 use crate::domain::invalid::Invalid;
 use crate::domain::machine::MachineVersion;
 use crate::domain::outcome::StoredResult;
-use crate::domain::record::{Deliveries, Operation, Raised};
+use crate::domain::record::{Deliveries, Operation, Outcome, Raised};
 use crate::domain::retention::StoreTime;
 use crate::proto::store_v1 as pb;
 
@@ -89,6 +89,7 @@ pub(super) fn to_message<'a>(
     let (mark, digest) = (operation.mark.as_bytes(), operation.digest.bytes());
     let scheme = operation.digest.scheme();
     let named_rule = rule == 0 && operation.rule != USUAL_RULE;
+    let outcome = operation.outcome.as_deref();
     pb::Operation {
         id: operation.id.as_str().to_owned(),
         mark_and_digest: [&mark[..], digest].concat().into(),
@@ -146,6 +147,13 @@ pub(super) fn to_message<'a>(
             .unwrap_or_default(),
         machine_version: version_number(operation.machine),
         keeps_retrying: operation.keeps_retrying,
+        outcome_event: outcome
+            .map(|outcome| outcome.event.as_str().to_owned())
+            .unwrap_or_default(),
+        outcome_version: match outcome.map(|outcome| outcome.version) {
+            version if version == operation.machine => 0,
+            version => version_number(version),
+        },
         resolution: operation
             .resolved
             .as_deref()
@@ -161,6 +169,7 @@ pub(super) fn from_message(
     before: Before,
 ) -> Result<Operation, Invalid> {
     let time_ms = before.time_ms.wrapping_add(message.time_ms.cast_unsigned());
+    let outcome = outcome_from(&message)?;
     let state = |name: &str, number| numbered(name, states, number);
     let head = numbered(
         "operation.code_and_type",
@@ -186,6 +195,7 @@ pub(super) fn from_message(
         code => scheme("operation.digest", code)?,
     };
     Ok(Operation {
+        outcome,
         id: field("operation.id", OperationId::parse(&message.id))?,
         digest: digest_of("operation.digest", scheme, digest)?,
         verdict: match message.verdict {
@@ -229,6 +239,24 @@ pub(super) fn from_message(
             .map(claim::resolution_from_message)
             .transpose()?,
     })
+}
+
+fn outcome_from(message: &pb::Operation) -> Result<Option<Box<Outcome>>, Invalid> {
+    if message.outcome_event.is_empty() {
+        return Ok(None);
+    }
+    let version = match message.outcome_version {
+        0 => message.machine_version,
+        version => version,
+    };
+    Ok(Some(Box::new(Outcome {
+        event: field(
+            "operation.outcome_event",
+            EventName::parse(&message.outcome_event),
+        )?,
+        version: MachineVersion::new(version)
+            .ok_or_else(|| missing("operation.outcome_version"))?,
+    })))
 }
 
 /// 0: none.

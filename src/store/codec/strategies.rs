@@ -19,11 +19,13 @@ use crate::domain::ids::{
     RequestId, ResourceId, StateName,
 };
 use crate::domain::incident::{Closing, Evidence, Incident, verdict_from_code};
-use crate::domain::machine::{DigestRule, Filed, Lineage, MachineHash, MachineVersion, Renaming};
+use crate::domain::machine::{
+    DigestRule, Filed, KeptUntil, Lineage, MachineHash, MachineVersion, Renaming,
+};
 use crate::domain::outcome::StoredResult;
 use crate::domain::record::{
-    Deliveries, LeaseId, NamedValue, Operation, PastRound, Raised, Record, Round, RoundEnd,
-    ValueHash, Visit,
+    Deliveries, LeaseId, NamedValue, Operation, Outcome, PastRound, Raised, Record, Round,
+    RoundEnd, ValueHash, Visit,
 };
 use crate::domain::request::{Identity, Intent, Interrupted, Move, Ttl};
 use crate::domain::retention::StoreTime;
@@ -142,11 +144,16 @@ pub(super) fn filed() -> impl Strategy<Value = Filed> {
         Just(DigestRule::None),
     ];
     let digests = btree_map(self::events(), rules, 0..3);
-    let renaming = (btree_map(states(), states(), 0..4), events, digests);
-    let renaming = renaming.prop_map(|(states, events, digests)| Renaming {
+    let kept = option::of((1..=u64::from(u32::MAX), any::<u64>()));
+    let renaming = (btree_map(states(), states(), 0..4), events, digests, kept);
+    let renaming = renaming.prop_map(|(states, events, digests, kept)| Renaming {
         states,
         events,
         digests,
+        kept: kept.map(|(seconds, until_ms)| KeptUntil {
+            retention: std::time::Duration::from_secs(seconds),
+            until_ms,
+        }),
     });
     let version = (1..=MachineVersion::MAX).prop_map(|number| MachineVersion::new(number).unwrap());
     let lineage = vec((version.clone(), renaming), 0..4).prop_map(Lineage::of);
@@ -178,11 +185,20 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
             moments(),
             any::<u32>(),
         ),
-        (option::of(events()), versions(), any::<bool>()),
+        (
+            option::of(events()),
+            versions(),
+            any::<bool>(),
+            option::of((events(), versions())),
+        ),
     )
         .prop_map(
             |((id, digest, verdict, rule, result), (time_ms, mark, round), rest, law)| {
-                let (event, machine, keeps_retrying) = law;
+                let (event, machine, keeps_retrying, outcome) = law;
+                let outcome = outcome.and_then(|(event, version)| {
+                    let version = version?;
+                    Some(Box::new(Outcome { event, version }))
+                });
                 let (state, expected, raised, resolved, fields, expiry, deliveries) = rest;
                 let (fields, salt) = fields;
                 let fields = FieldHashes::from_bytes(&fields).unwrap();
@@ -209,6 +225,7 @@ pub(super) fn operations() -> impl Strategy<Value = Operation> {
                     event,
                     machine,
                     keeps_retrying,
+                    outcome,
                 }
             },
         )

@@ -80,6 +80,7 @@ fn finished(id: &str, rule: Rule, body: &'static [u8]) -> Operation {
         event: None,
         machine: None,
         keeps_retrying: false,
+        outcome: None,
     }
 }
 

@@ -44,6 +44,7 @@ fn operation(id: usize, body: usize) -> Operation {
         event: None,
         machine: None,
         keeps_retrying: false,
+        outcome: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::by_machine::{law, under};
 use super::message::{Message, happens, moves, state};
 use super::play::Play;
-use crate::domain::decision::Verdict;
+use crate::domain::decision::{Rule, Verdict};
 use crate::domain::judge::{Judged, Law, Unlawful};
 use crate::domain::machine::{InForce, Lineage, Machine};
 
@@ -49,7 +49,7 @@ fn machine(text: &str) -> Machine {
 }
 
 /// The last of these files in force, after all of them were.
-fn after(texts: &[&str]) -> Law {
+pub(super) fn after(texts: &[&str]) -> Law {
     let machines: Vec<Machine> = texts.iter().map(|text| machine(text)).collect();
     let lineage = machines
         .iter()
@@ -234,4 +234,32 @@ fn a_content_without_a_part_that_counts_is_refused_with_its_pointer() {
     };
     assert_eq!(field, "intent.json");
     assert!(reason.contains("/amount"), "{reason}");
+}
+
+// Its sender is not updated with the machine: what it sends again is what it has sent.
+#[test]
+fn a_repetition_stays_one_whatever_later_versions_make_of_its_event() {
+    let dropped = THIRD
+        .replace("version: 5", "version: 6")
+        .replace("queue: { from", "enqueue: { from")
+        .replace("end: finish }", "end: finish, queue: none }");
+    let mut play = under(FIRST, &[happens("m", "make")]);
+    play.law = after(&[FIRST, SECOND]);
+    // Judged as `queue`, whatever it is called by its sender.
+    play.past(&[happens("w", "wait")]);
+    for texts in [&[FIRST, SECOND][..], &[FIRST, SECOND, &dropped]] {
+        play.law = after(texts);
+        for name in ["wait", "queue"] {
+            let ask = play.message(&happens("w", name));
+            let folded = play.fold_now(std::slice::from_ref(&ask));
+            assert!(!folded.lawful, "{name}: that stays so");
+            assert_eq!(
+                play.ask(ask).decision().verdict,
+                Verdict::Replayed,
+                "{name}"
+            );
+        }
+        let other = play.send(&happens("w", "make"));
+        assert_eq!(other.decision().rule, Rule::OtherEvent);
+    }
 }

@@ -64,15 +64,23 @@ impl Model {
         round.fate = Fate::Released(nonce);
         let round = round.nonce;
         if left == Left::NothingDone {
-            let open = self.open.iter_mut();
-            for open in open.filter(|open| open.round == round) {
-                open.returned = true;
+            let open = self
+                .open
+                .iter()
+                .find(|open| open.round == round && !open.returned);
+            if let Some(id) = open.map(|open| open.message.operation.clone()) {
+                self.give_back(&id);
             }
-            self.forget();
         }
     }
 
-    fn forget(&mut self) {
+    /// The last one given back is the last to be forgotten.
+    fn give_back(&mut self, id: &OperationId) {
+        let mut all = self.open.iter();
+        let at = all.position(|open| open.message.operation == *id).unwrap();
+        let mut open = self.open.remove(at);
+        open.returned = true;
+        self.open.push(open);
         let returned = self.open.iter().filter(|open| open.returned).count();
         for _ in RETURNED_OPERATIONS_MAX..returned {
             let oldest = self.open.iter().position(|open| open.returned).unwrap();
@@ -226,6 +234,10 @@ impl Model {
         nonce: Nonce,
     ) -> Option<Told> {
         let live = self.is_live(round);
+        let mut done = self.done.values();
+        if let Some(own) = done.find(|done| done.by == nonce && done.round == Some(round)) {
+            return Some(own.first.clone());
+        }
         let id = match self.carried(round) {
             [one] => one.clone(),
             _ if live => return None,
@@ -303,10 +315,8 @@ impl Model {
             Finding::NotDone => {
                 let mut all = self.open.iter_mut();
                 let found = all.find(|one| one.message.operation == *id);
-                let found = found.unwrap();
-                found.returned = true;
-                found.resolved_by = Some(nonce);
-                self.forget();
+                found.unwrap().resolved_by = Some(nonce);
+                self.give_back(id);
             }
         }
         if how == How::Running {
