@@ -53,8 +53,9 @@ pub(super) async fn run(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<()> {
         let mut client = connections.client(0);
         let mut ids = Vec::new();
         for _ in 0..PER_STREAM {
-            let reservation = ours::reserve(&mut client, &bench.fresh.next(), TTL_SECONDS);
-            ids.push(reservation.await?.reservation_id);
+            let resource = bench.fresh.next();
+            let reservation = ours::reserve(&mut client, &resource, TTL_SECONDS).await?;
+            ids.push(reservation.reservation_id);
         }
         // Opened at once: what was reserved must not run out while others are reserved.
         let request = pb::HoldRequest {
