@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::clock::Boottime;
 use super::fault::Fault;
 use super::pace::Pace;
+use super::spent_leases::SpentLeases;
 use super::tasks::Tasks;
 use crate::domain::ids::Nonce;
 use crate::domain::record::LeaseId;
@@ -44,6 +45,8 @@ pub(super) struct Leases {
     store: Store,
     pool: Arc<Mutex<Pool>>,
     wanted: Arc<Notify>,
+    /// Leases that are given up and certainly hold no key.
+    spent: SpentLeases,
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +76,7 @@ struct Class {
 impl Leases {
     pub(super) fn start(store: Store, tasks: &Tasks) -> Self {
         let leases = Self {
+            spent: SpentLeases::start(store.clone(), tasks),
             store,
             pool: Arc::default(),
             wanted: Arc::default(),
@@ -111,8 +115,17 @@ impl Leases {
             }
             Some(_) | None => {
                 pool.known.remove(&lease);
+                self.spent.give_up([lease]);
             }
         }
+    }
+
+    /// At the end of the sidecar: what is ready will never be used, and may last for a day.
+    pub(super) async fn end(&self) {
+        let classes = std::mem::take(&mut self.lock().classes);
+        self.spent
+            .give_up(classes.into_values().flat_map(|class| class.ready));
+        self.spent.end_all().await;
     }
 
     /// Never uses a lease again: a late write may still hang a key on it. It runs out by itself.
@@ -135,6 +148,15 @@ impl Leases {
         let lease = pool.held.get(&round)?;
         let bound = pool.known.get(lease)?.bound;
         (!bound.left().is_zero()).then_some(*lease)
+    }
+
+    /// How long the lease of a round that was granted here lasts, as far as this sidecar knows. `None`: another one granted or
+    /// renewed it.
+    pub(super) fn left(&self, round: Nonce) -> Option<Duration> {
+        let pool = self.lock();
+        let bound = pool.known.get(pool.held.get(&round)?)?.bound;
+        let left = bound.left();
+        (!left.is_zero()).then_some(left)
     }
 
     /// Notes that a round certainly ended by its release: if it was granted here, its lease can serve again.
@@ -205,6 +227,7 @@ impl Leases {
                 Some(at) if at.bound.since(now) >= ttl.as_duration() => return Ok(Some(lease)),
                 Some(_) | None => {
                     known.remove(&lease);
+                    self.spent.give_up([lease]);
                 }
             }
         }
@@ -266,8 +289,8 @@ impl Leases {
         }
     }
 
-    /// For each TTL in use: how many leases to grant now, and which to renew. Classes nobody uses are given up: their leases
-    /// run out by themselves.
+    /// For each TTL in use: how many leases to grant now, and which to renew. Classes nobody uses are given up, and their leases
+    /// ended.
     fn work(&self) -> Vec<(Ttl, usize, Vec<LeaseId>)> {
         let now = Boottime::now();
         let mut pool = self.lock();
@@ -284,6 +307,7 @@ impl Leases {
                 for lease in &class.ready {
                     known.remove(lease);
                 }
+                self.spent.give_up(class.ready.iter().copied());
             }
             in_use
         });

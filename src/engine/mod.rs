@@ -20,6 +20,7 @@ mod pace;
 mod reader;
 mod round;
 mod sparing;
+mod spent_leases;
 mod store_clock;
 mod story;
 mod sweeper;

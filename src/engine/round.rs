@@ -9,15 +9,19 @@
 //! That holds because no guard that has failed ever holds again while the request could still arrive: a record's revision only
 //! rises, a reservation key that is gone is never the same again, one that comes changes the record, an operation in a key of
 //! its own is removed together with a change of the record, and a timeline does not come back. A record itself is removed only
-//! when nobody has touched it for a whole retention, the shortest of which is far longer than a request can be under way. A
-//! commit that writes no record is the one whose guard still holds after its repetition: it may arrive once more, and then
-//! writes the same. Its incidents are put only where there are none, or become parts that say what is there already, its
-//! operations are finished and differ at most in which incidents were raised about them, which raising again finds there.
+//! when nobody has touched it for a whole retention, the shortest of which is far longer than a request can be under way.
+//!
+//! The repetition need not come to the same: time goes on, and what was allowed at first may be too old now. So as long as an
+//! earlier commit may still arrive, whatever is folded puts the record, and nothing is answered before that went through, even
+//! if there is nothing else to write. Without it an incident alone would be written, "never" be answered, and the guard of the
+//! first commit still hold.
 
+mod answers;
+mod evidence;
 mod failed;
 mod unleased;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -31,6 +35,7 @@ use super::pace::Pace;
 use super::ticket::{Patience, Ticket};
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
+use crate::domain::incident::KeptEvidence;
 use crate::domain::judge::{
     Ask, Certainty, Draft, Fold, Judged, RecordWrite, ReservationChange, Standing,
 };
@@ -62,6 +67,8 @@ pub(super) struct Round<'a> {
     fresh: bool,
     /// Whether a commit of this round may still arrive.
     unsettled: bool,
+    /// What incidents that are to get evidence keep already, as it was read in this round.
+    evidence: BTreeMap<IncidentId, KeptEvidence>,
     /// The lease that the last commit was to hang a key on.
     granting: Option<LeaseId>,
     overtaken: u32,
@@ -82,6 +89,8 @@ struct Folded {
     unconfirmed: bool,
     /// Whether the first request left would be granted, once it has a lease.
     unleased: bool,
+    /// Incidents of which it has to be known first what they keep.
+    unread: Vec<IncidentId>,
 }
 
 enum Next {
@@ -109,6 +118,7 @@ impl<'a> Round<'a> {
             law_found: None,
             fresh: false,
             unsettled: false,
+            evidence: BTreeMap::new(),
             granting: None,
             overtaken: 0,
             pace: Pace::new(),
@@ -141,6 +151,10 @@ impl<'a> Round<'a> {
             return Box::pin(self.unanswered(error)).await;
         }
         let folded = self.fold();
+        if !folded.unread.is_empty() {
+            // Boxed, for it is rare, and every lane's task would be made to hold it.
+            return Box::pin(self.read_evidence(folded.unread)).await;
+        }
         match folded.write {
             // Boxed, for it is rare, and every lane's task would be made to hold it.
             None if folded.unleased => Box::pin(self.take_lease()).await,
@@ -169,7 +183,10 @@ impl<'a> Round<'a> {
         let standing = self.standing.as_ref().unwrap_or(&guess);
         let now = self.shared.clock.when();
         let fold = Fold::begin(self.resource, standing, self.timeline, now);
-        let mut fold = fold.under(&self.law.law);
+        let mut fold = fold.under(&self.law.law).knowing(&self.evidence);
+        if self.unsettled {
+            fold = fold.settling();
+        }
         let law_fresh = self.fresh && self.law_found == Some(self.law.since);
         let mut drafts = Vec::new();
         let mut kept = VecDeque::new();
@@ -182,7 +199,7 @@ impl<'a> Round<'a> {
                 Patience::Waits => fold.judge_waiting(&ticket.ask),
             };
             // An operation that is nowhere in the record may have a key of its own.
-            let sure = self.fresh && standing.knows_absent(fold.absent());
+            let sure = self.fresh && !self.unsettled && standing.knows_absent(fold.absent());
             match judged {
                 Judged::Answered(draft) if draft.certainty == Certainty::Fact => {
                     repeated.extend(draft.repeats().cloned());
@@ -227,6 +244,7 @@ impl<'a> Round<'a> {
         self.tickets = kept;
         let absent = fold.absent().clone();
         let lawful = fold.lawful();
+        let unread = fold.unread_evidence().iter().cloned().collect();
         let guard = match standing.reservation() {
             Some(granted) => ReservationGuard::GrantedAt(granted),
             None => ReservationGuard::Absent,
@@ -247,6 +265,7 @@ impl<'a> Round<'a> {
             lawful,
             unconfirmed,
             unleased,
+            unread,
         }
     }
 
@@ -413,14 +432,6 @@ impl<'a> Round<'a> {
             for ticket in &mut self.tickets {
                 ticket.rename_unless(|nonce| standing.names(nonce));
             }
-        }
-    }
-
-    /// `raised`: the incidents that the commit found first.
-    fn answer(&mut self, drafts: Vec<Draft>, at: Option<Revision>, mut raised: Vec<IncidentId>) {
-        let tickets = self.tickets.drain(..drafts.len());
-        for (ticket, draft) in tickets.zip(drafts) {
-            self.shared.tell(ticket, draft.finish(at), &mut raised);
         }
     }
 }

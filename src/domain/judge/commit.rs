@@ -65,8 +65,17 @@ impl Fold<'_> {
         &self.absent
     }
 
+    /// Puts the record whatever comes of the requests: an earlier commit under the same guards may still arrive, and once this
+    /// one went through, it no longer can. A record that is not there yet is begun, and says nothing.
+    #[must_use]
+    pub fn settling(mut self) -> Self {
+        self.settles = true;
+        self
+    }
+
     /// What to write; `None` if nothing changes.
     pub fn into_write(mut self) -> Option<RecordWrite> {
+        self.changed |= self.settles;
         if !self.writes() {
             return None;
         }
