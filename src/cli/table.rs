@@ -160,6 +160,13 @@ impl Table {
             let results = if count == 1 { "result" } else { "results" };
             self.row("evidence", format!("{count} {results} not taken"));
         }
+        if incident.evidence_not_kept > 0 {
+            let count = incident.evidence_not_kept;
+            self.row(
+                "not kept",
+                format!("{count} more, for the incident is full"),
+            );
+        }
         let closing = incident.closing.as_ref().map(|closing| {
             let time = closing.close_time.as_ref().map(ToString::to_string);
             let time = time.unwrap_or_default();

@@ -18,8 +18,11 @@ pub const OPEN_OPERATIONS_MAX: usize = 16;
 pub const OPEN_BYTES_MAX: usize = 16 * 1024;
 /// Most operations that are remembered after they were given back with nothing done; the oldest are forgotten first.
 pub const RETURNED_OPERATIONS_MAX: usize = 8;
-/// Most rounds of which it is remembered which operation they claimed, beside the last one.
+/// Most rounds of which it is remembered which operation they claimed, beside the last one and those whose claim is still
+/// open.
 pub const PAST_CLAIMS_MAX: usize = 8;
+/// Most of them together with those whose claim is still open. Each open operation has one claim at most.
+pub const PAST_CLAIMS_STORED_MAX: usize = PAST_CLAIMS_MAX + OPEN_OPERATIONS_MAX;
 
 /// Whose round a claim is held under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,6 +210,26 @@ impl Record {
                     Carried::One(past.operation.clone())
                 }),
         }
+    }
+
+    /// Forgets what rounds claimed, the oldest first, until so many are left beside those whose claim is still open: as long
+    /// as that waits for a person, a result that comes late must find its operation.
+    pub fn forget_past_claims(&mut self, left: usize) {
+        let open = &self.open;
+        let waits = |past: &PastClaim| {
+            let of_round = |open: &OpenOperation| {
+                open.claim.round == past.round && open.intent.operation == past.operation
+            };
+            open.iter()
+                .any(|open| of_round(open) && !open.claim.returned)
+        };
+        let settled = self.past_claims.iter().filter(|past| !waits(past)).count();
+        let mut too_many = settled.saturating_sub(left);
+        self.past_claims.retain(|past| {
+            let goes = too_many > 0 && !waits(past);
+            too_many -= usize::from(goes);
+            !goes
+        });
     }
 
     /// Forgets operations that were given back, the oldest first, until no more than so many are left.

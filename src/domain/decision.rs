@@ -294,6 +294,8 @@ pub struct Decision {
     pub first_time_ms: Option<u64>,
     /// In a repeated answer: how often the operation was delivered, as far as that is known here.
     pub deliveries: Option<u32>,
+    /// Whether the request brought a result that was refused and not kept, for its incident is full.
+    pub result_unkept: bool,
 }
 
 impl Decision {

@@ -2,10 +2,11 @@
 //!
 //! There is one for each operation and kind of finding, that is verdict and rule. What is found again is counted. A result
 //! that was not taken is evidence that an effect ran: each is kept, the first in the incident itself, every other one as a
-//! part of its own beside it.
+//! part of its own beside it, until the incident is full. Beyond that they are counted, and whoever sent them is told.
 
 mod closing;
 mod codes;
+mod kept;
 
 use sha2::{Digest as _, Sha256};
 
@@ -17,15 +18,18 @@ use super::retention::StoreTime;
 
 pub use closing::Closing;
 pub use codes::{verdict_code, verdict_from_code};
+pub use kept::{EVIDENCE_BYTES_MAX, EVIDENCE_PIECES_MAX, KeptEvidence};
 
 /// How many bytes of a hash name an incident.
 const ID_BYTES: usize = 12;
 /// How many bytes of a hash name a piece of evidence within its incident.
 const PART_BYTES: usize = 12;
-/// Most pieces of evidence that are shown at once. All are kept.
+/// Most pieces of evidence that are shown at once.
 pub const EVIDENCE_SHOWN_MAX: usize = 16;
 /// Stands between the id of an incident and the name of a part of it.
 const PART_MARK: char = '.';
+/// Stands in the name of a part before the number of bytes of its result.
+const BYTES_MARK: char = '-';
 
 /// What a person must judge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +56,8 @@ pub struct Incident {
     pub evidence: Vec<Evidence>,
     /// How many further results there are that are not shown here.
     pub more_evidence: usize,
+    /// How many deliveries brought a result that was not kept, since the incident was full.
+    pub unkept: u32,
     /// The state at that time.
     pub state: Option<StateName>,
     /// Who sent the request that it was found in.
@@ -112,6 +118,8 @@ pub struct Sighting {
     pub last_ms: u64,
     /// What it said, if it said anything.
     pub digest: Option<ContentDigest>,
+    /// How many of them brought a result that was not kept.
+    pub unkept: u32,
 }
 
 impl Incident {
@@ -139,9 +147,10 @@ impl Incident {
         results.chain(fields).sum()
     }
 
-    /// Where the evidence is kept if the incident is there already; `None`: it brings none.
+    /// Where the evidence is kept if the incident is there already; `None`: it brings none, or is a part itself. The name says
+    /// how many bytes it has, so that nobody needs to read it for that.
     pub fn part(&self) -> Option<IncidentId> {
-        let evidence = self.evidence.first()?;
+        let evidence = self.evidence.first().filter(|_| !self.id.is_a_part())?;
         let round = evidence.round.map(|round| *round.as_bytes());
         let digest = hash_of(&[
             round.as_ref().map_or(&[][..], |round| &round[..]),
@@ -149,20 +158,10 @@ impl Incident {
         ]);
         let IncidentId(id) = &self.id;
         Some(IncidentId(format!(
-            "{id}{PART_MARK}{}",
-            hex(&digest[..PART_BYTES])
+            "{id}{PART_MARK}{}{BYTES_MARK}{}",
+            hex(&digest[..PART_BYTES]),
+            evidence.result.size()
         )))
-    }
-
-    /// Whether this is a part of that incident.
-    pub fn is_part_of(&self, whole: &IncidentId) -> bool {
-        let rest = self.id.0.strip_prefix(&whole.0);
-        rest.is_some_and(|rest| rest.starts_with(PART_MARK))
-    }
-
-    /// Whether this is a part of some incident.
-    pub fn is_a_part(&self) -> bool {
-        self.id.0.contains(PART_MARK)
     }
 
     /// How many results were kept as evidence.
@@ -192,6 +191,7 @@ impl Incident {
     /// content that was not seen before opens it.
     pub fn count(&mut self, sighting: &Sighting) {
         self.again = self.again.saturating_add(sighting.times);
+        self.unkept = self.unkept.saturating_add(sighting.unkept);
         self.last_ms = self.last_ms.max(sighting.last_ms);
         let Some(digest) = &sighting.digest else {
             return;
@@ -201,6 +201,19 @@ impl Incident {
             self.closing = None;
         }
         self.last_digest = another.then(|| digest.clone());
+    }
+}
+
+impl IncidentId {
+    /// Whether it names a part of that incident.
+    pub fn is_part_of(&self, whole: &Self) -> bool {
+        let rest = self.0.strip_prefix(&whole.0);
+        rest.is_some_and(|rest| rest.starts_with(PART_MARK))
+    }
+
+    /// Whether it names a part of some incident.
+    pub fn is_a_part(&self) -> bool {
+        self.0.contains(PART_MARK)
     }
 }
 

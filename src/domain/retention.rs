@@ -100,7 +100,7 @@ impl When {
     }
 
     /// Until when an incident that is raised now is kept.
-    pub(super) fn incident_expiry(&self) -> StoreTime {
+    pub fn incident_expiry(&self) -> StoreTime {
         let span = self.keeping.incidents.saturating_add(self.lag);
         self.now.until(span)
     }

@@ -44,6 +44,8 @@ pub(super) const STOPPING_RETRY: Duration = Duration::from_secs(1);
 const STORE_RETRY: Duration = Duration::from_millis(500);
 /// How long the end of the engine waits for the last counts to be written.
 const COUNTS_WRITTEN_WITHIN: Duration = Duration::from_secs(1);
+/// How long the end of the engine waits for leases that nobody will use to be ended.
+const LEASES_ENDED_WITHIN: Duration = Duration::from_secs(1);
 /// Most calls of several steps under way, those included whose callers have left.
 const WORKS_MAX: usize = 16 * 1024;
 /// When to ask again after there was no room.
@@ -282,6 +284,11 @@ impl Engine {
         let written = tokio::time::timeout(COUNTS_WRITTEN_WITHIN, tally.write());
         if written.await.is_err() {
             warn!("how often incidents were found in the last moment was not written");
+        }
+        // They run out by themselves if there is no time for it.
+        let ended = tokio::time::timeout(LEASES_ENDED_WITHIN, self.shared.leases.end());
+        if ended.await.is_err() {
+            warn!("leases that were not used are left to run out");
         }
         drained
     }

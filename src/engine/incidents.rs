@@ -66,7 +66,12 @@ impl Engine {
                 })
             });
             match changed.await {
-                Ok(changed) => changed.ok_or(Fault::NoSuchIncident),
+                Ok(None) => Err(Fault::NoSuchIncident),
+                // As it stands now, with its evidence; that it is closed holds also if this cannot be read.
+                Ok(Some(changed)) => {
+                    let shown = store.incident(&id, 0).await.ok().flatten();
+                    Ok(shown.unwrap_or(changed))
+                }
                 Err(StoreError::Indeterminate { detail }) => {
                     tracing::warn!(detail, "whether an incident was closed is unknown");
                     Err(Fault::UnknownOutcome {

@@ -124,10 +124,14 @@ impl Shared {
                 match raised.iter().position(|new| new == id) {
                     Some(at) => drop(raised.swap_remove(at)),
                     // What waits for another operation says nothing of that one.
-                    None if decision.rule == Rule::OtherInterrupted => self.tally.note(id, None),
-                    None => self
-                        .tally
-                        .note(id, message.map(|(_, intent)| &intent.digest)),
+                    None if decision.rule == Rule::OtherInterrupted => {
+                        self.tally.note(id, None, false);
+                    }
+                    None => self.tally.note(
+                        id,
+                        message.map(|(_, intent)| &intent.digest),
+                        decision.result_unkept,
+                    ),
                 }
             }
             if let (Some((resource, intent)), Some(earlier)) = (message, &decision.same_content_as)

@@ -16,6 +16,7 @@ use super::clock::Boottime;
 use super::fault::Fault;
 use super::holds::Strain;
 use super::pace::Pace;
+use super::spent_leases::SpentLeases;
 use super::tasks::Tasks;
 use crate::domain::ids::Nonce;
 use crate::domain::record::LeaseId;
@@ -47,6 +48,8 @@ pub(super) struct Leases {
     wanted: Arc<Notify>,
     /// Whether held reservations are renewed so late that no new ones are granted.
     strain: Strain,
+    /// Leases that are given up and certainly hold no key.
+    spent: SpentLeases,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +79,7 @@ struct Class {
 impl Leases {
     pub(super) fn start(store: Store, strain: Strain, tasks: &Tasks) -> Self {
         let leases = Self {
+            spent: SpentLeases::start(store.clone(), tasks),
             store,
             strain,
             pool: Arc::default(),
@@ -129,8 +133,17 @@ impl Leases {
             }
             Some(_) | None => {
                 pool.known.remove(&lease);
+                self.spent.give_up([lease]);
             }
         }
+    }
+
+    /// At the end of the sidecar: what is ready will never be used, and may last for a day.
+    pub(super) async fn end(&self) {
+        let classes = std::mem::take(&mut self.lock().classes);
+        self.spent
+            .give_up(classes.into_values().flat_map(|class| class.ready));
+        self.spent.end_all().await;
     }
 
     /// Never uses a lease again: a late write may still hang a key on it. It runs out by itself.
@@ -153,6 +166,15 @@ impl Leases {
         let lease = pool.held.get(&round)?;
         let bound = pool.known.get(lease)?.bound;
         (!bound.left().is_zero()).then_some(*lease)
+    }
+
+    /// How long the lease of a round that was granted here lasts, as far as this sidecar knows. `None`: another one granted or
+    /// renewed it.
+    pub(super) fn left(&self, round: Nonce) -> Option<Duration> {
+        let pool = self.lock();
+        let bound = pool.known.get(pool.held.get(&round)?)?.bound;
+        let left = bound.left();
+        (!left.is_zero()).then_some(left)
     }
 
     /// Notes that a round certainly ended by its release: if it was granted here, its lease can serve again.
@@ -259,6 +281,7 @@ impl Leases {
                 Some(at) if at.bound.since(now) >= ttl.as_duration() => return Ok(Some(lease)),
                 Some(_) | None => {
                     known.remove(&lease);
+                    self.spent.give_up([lease]);
                 }
             }
         }
@@ -334,8 +357,8 @@ impl Leases {
         }
     }
 
-    /// For each TTL in use: how many leases to grant now, and which to renew. Classes nobody uses are given up: their leases
-    /// run out by themselves.
+    /// For each TTL in use: how many leases to grant now, and which to renew. Classes nobody uses are given up, and their leases
+    /// ended.
     fn work(&self) -> Vec<(Ttl, usize, Vec<LeaseId>)> {
         let now = Boottime::now();
         let mut pool = self.lock();
@@ -352,6 +375,7 @@ impl Leases {
                 for lease in &class.ready {
                     known.remove(lease);
                 }
+                self.spent.give_up(class.ready.iter().copied());
             }
             in_use
         });

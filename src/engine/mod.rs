@@ -25,6 +25,7 @@ mod reader;
 mod round;
 mod several;
 mod sparing;
+mod spent_leases;
 mod store_clock;
 mod story;
 mod sweeper;

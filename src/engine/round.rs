@@ -10,17 +10,21 @@
 //! see [`settling`]): a record's revision only
 //! rises, a reservation key that is gone is never the same again, one that comes changes the record, an operation in a key of
 //! its own is removed together with a change of the record, and a timeline does not come back. A record itself is removed only
-//! when nobody has touched it for a whole retention, the shortest of which is far longer than a request can be under way. A
-//! commit that writes no record is the one whose guard still holds after its repetition: it may arrive once more, and then
-//! writes the same. Its incidents are put only where there are none, or become parts that say what is there already, its
-//! operations are finished and differ at most in which incidents were raised about them, which raising again finds there.
+//! when nobody has touched it for a whole retention, the shortest of which is far longer than a request can be under way.
+//!
+//! The repetition need not come to the same: time goes on, and what was allowed at first may be too old now. So as long as an
+//! earlier commit may still arrive, whatever is folded puts the record, and nothing is answered before that went through, even
+//! if there is nothing else to write. Without it an incident alone would be written, "never" be answered, and the guard of the
+//! first commit still hold.
 
+mod answers;
+mod evidence;
 mod failed;
 mod full;
 pub(super) mod settling;
 mod unleased;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -34,6 +38,7 @@ use super::pace::Pace;
 use super::ticket::{Patience, Ticket};
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
+use crate::domain::incident::KeptEvidence;
 use crate::domain::judge::{
     Ask, Certainty, Draft, Fold, Judged, RecordWrite, ReservationChange, Standing,
 };
@@ -68,8 +73,8 @@ pub(super) struct Round<'a> {
     fresh: bool,
     /// Whether a commit of this round may still arrive,
     unsettled: bool,
-    /// and its guards may hold again, so that only a write of the record keeps it out.
-    shut_out: bool,
+    /// What incidents that are to get evidence keep already, as it was read in this round.
+    evidence: BTreeMap<IncidentId, KeptEvidence>,
     /// The lease that the last commit was to hang a key on.
     granting: Option<LeaseId>,
     overtaken: u32,
@@ -95,6 +100,8 @@ struct Folded {
     unconfirmed: bool,
     /// Whether the first request left would be granted, once it has a lease.
     unleased: bool,
+    /// Incidents of which it has to be known first what they keep.
+    unread: Vec<IncidentId>,
 }
 
 enum Next {
@@ -122,7 +129,7 @@ impl<'a> Round<'a> {
             law_found: None,
             fresh: false,
             unsettled: false,
-            shut_out: false,
+            evidence: BTreeMap::new(),
             granting: None,
             overtaken: 0,
             turned_away: 0,
@@ -166,11 +173,11 @@ impl<'a> Round<'a> {
         if let Err(error) = self.look_up_law().await {
             return Box::pin(self.unanswered(error)).await;
         }
-        let folded = if self.shut_out {
-            self.fold_only_the_record()
-        } else {
-            self.fold()
-        };
+        let folded = self.fold();
+        if !folded.unread.is_empty() {
+            // Boxed, for it is rare, and every lane's task would be made to hold it.
+            return Box::pin(self.read_evidence(folded.unread)).await;
+        }
         match folded.write {
             // Boxed, for it is rare, and every lane's task would be made to hold it.
             None if folded.unleased => Box::pin(self.take_lease()).await,
@@ -201,7 +208,10 @@ impl<'a> Round<'a> {
         let standing = self.standing.as_ref().unwrap_or(&guess);
         let now = self.shared.clock.when();
         let fold = Fold::begin(self.resource, standing, self.timeline, now);
-        let mut fold = fold.under(&self.law.law);
+        let mut fold = fold.under(&self.law.law).knowing(&self.evidence);
+        if self.unsettled {
+            fold = fold.settling();
+        }
         let law_fresh = self.fresh && self.law_found == Some(self.law.since);
         let mut drafts = Vec::new();
         let mut kept = VecDeque::new();
@@ -215,7 +225,7 @@ impl<'a> Round<'a> {
                 Patience::Over(place) => fold.judge_placed(&ticket.ask, place, false),
             };
             // An operation that is nowhere in the record may have a key of its own.
-            let sure = self.fresh && standing.knows_absent(fold.absent());
+            let sure = self.fresh && !self.unsettled && standing.knows_absent(fold.absent());
             match judged {
                 Judged::Answered(draft) if draft.certainty == Certainty::Fact => {
                     repeated.extend(draft.repeats().cloned());
@@ -263,6 +273,7 @@ impl<'a> Round<'a> {
         self.tickets = kept;
         let absent = fold.absent().clone();
         let lawful = fold.lawful();
+        let unread = fold.unread_evidence().iter().cloned().collect();
         let guard = guard_of(standing);
         let seen = standing.revision();
         let write = fold.into_write().map(|write| (write, guard, seen));
@@ -280,6 +291,7 @@ impl<'a> Round<'a> {
             lawful,
             unconfirmed,
             unleased,
+            unread,
         }
     }
 
@@ -372,20 +384,18 @@ impl<'a> Round<'a> {
         match self.shared.committer.commit(prepared).await {
             Ok((MemberOutcome::Committed { raised }, revision)) => {
                 self.unsettled = false;
-                let shut_out = std::mem::take(&mut self.shut_out);
                 self.shared.kept_something.store(true, Ordering::Release);
                 let before = self.standing.take().unwrap_or_default();
                 let known = known_after(before, commit, revision);
                 self.standing = known.map(|known| known.counted(&counted));
                 count_repeats(&mut self.standing, &drafts, &counted);
                 self.answer(drafts, Some(revision), raised);
-                if shut_out { Next::Again } else { Next::Done }
+                Next::Done
             }
             Ok((MemberOutcome::Overtaken(seen, _), _)) => {
                 // An earlier try under the same guards either shows in what was just read, or can never be applied.
                 let was_unsettled = std::mem::take(&mut self.unsettled);
-                self.shut_out = was_unsettled && may_hold_again(&commit, &seen);
-                self.unsettled = self.shut_out;
+                self.unsettled = was_unsettled && may_hold_again(&commit, &seen);
                 self.overtaken += 1;
                 let next = self.learn(*seen, looked_for);
                 if was_unsettled {
@@ -452,14 +462,6 @@ impl<'a> Round<'a> {
             for ticket in &mut self.tickets {
                 ticket.rename_unless(|nonce| standing.names(nonce));
             }
-        }
-    }
-
-    /// `raised`: the incidents that the commit found first.
-    fn answer(&mut self, drafts: Vec<Draft>, at: Option<Revision>, mut raised: Vec<IncidentId>) {
-        let tickets = self.tickets.drain(..drafts.len());
-        for (ticket, draft) in tickets.zip(drafts) {
-            self.shared.tell(ticket, draft.finish(at), &mut raised);
         }
     }
 }

@@ -4,6 +4,8 @@
 //! nothing is written unless something is stored that has an end, or there is more than a page of records. Who sweeps is settled by a key on a lease, to spare work; what
 //! is right does not rest on it, for each resource is swept through its own lane, under the same guards as any request.
 
+mod incidents;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -250,18 +252,17 @@ impl Sweeper {
         }
         let mut at = None;
         loop {
-            let mut page = store.incidents_kept(at.as_ref()).await?;
-            let now = self.shared.clock.when().now;
-            let has_end = page.found.iter().any(|found| found.expiry.is_some());
+            let page = store.incidents_kept(at.as_ref()).await?;
+            let mut has_end = false;
+            let (over, settled) = self.over_or_settled(page.found, &mut has_end).await?;
             self.note_pending(&mut pending, has_end);
-            page.found
-                .retain(|found| found.expiry.is_some_and(|end| end.is_over(now)));
-            if !page.found.is_empty() {
+            if !over.is_empty() || !settled.is_empty() {
                 if !self.has_turn(turn).await? {
                     return Ok((swept, pending));
                 }
-                store.remove_incidents(&page.found).await?;
-                swept.incidents += page.found.len();
+                store.end_incidents(&settled).await?;
+                store.remove_incidents(&over).await?;
+                swept.incidents += over.len();
             }
             pages += 1;
             if !self.pause(pages, turn.as_ref()).await? {

@@ -47,13 +47,14 @@ impl Tally {
         tally
     }
 
-    /// Counts a delivery that found an incident again.
-    pub(super) fn note(&self, id: &IncidentId, digest: Option<&ContentDigest>) {
+    /// Counts a delivery that found an incident again, and whether it brought a result that was not kept.
+    pub(super) fn note(&self, id: &IncidentId, digest: Option<&ContentDigest>, unkept: bool) {
         let last_ms = wall_clock_ms();
         let sighting = Sighting {
             times: 1,
             last_ms,
             digest: digest.cloned(),
+            unkept: u32::from(unkept),
         };
         self.add(id.clone(), sighting);
         self.bell.notify_one();
@@ -63,6 +64,7 @@ impl Tally {
         let mut counts = self.lock();
         if let Some(known) = counts.get_mut(&id) {
             known.times = known.times.saturating_add(sighting.times);
+            known.unkept = known.unkept.saturating_add(sighting.unkept);
             if known.last_ms <= sighting.last_ms {
                 known.last_ms = sighting.last_ms;
                 known.digest = sighting.digest.or(known.digest.take());

@@ -1,6 +1,8 @@
-//! Incidents with their parts: listed, shown and changed.
+//! Incidents with their parts: listed, shown and changed. Evidence may be large, so it is read only where it is shown; that
+//! there is some, and how much, is in the names of the parts.
 
-use etcd_client::proto::PbKeyValue;
+use etcd_client::proto::{PbKeyValue, PbTxnOpResponse};
+use etcd_client::{GetOptions, Txn, TxnOp};
 
 use super::codec;
 use super::error::{NotApplied, StoreError};
@@ -8,19 +10,23 @@ use super::failure::not_applied;
 use super::keys::just_after;
 use super::link::Store;
 use super::session::Repeat;
-use super::txn;
+use super::txn::{self, malformed, one_value};
 use crate::domain::decision::IncidentId;
-use crate::domain::incident::{EVIDENCE_SHOWN_MAX, Evidence, Incident, IncidentFilter};
+use crate::domain::incident::{EVIDENCE_SHOWN_MAX, Incident, IncidentFilter, KeptEvidence};
 use crate::domain::token::Revision;
 
-/// Most keys of incidents that one request to etcd asks for. With the largest evidence they fit into a reply.
-const KEYS_PER_REQUEST: usize = 128;
+/// Most names of incidents that one request to etcd asks for.
+const NAMES_PER_REQUEST: usize = 1024;
+/// Most incidents and parts that one request asks for whole. With the largest evidence they fit into a reply.
+const VALUES_PER_REQUEST: usize = 64;
 /// Most keys that are looked at for one page; a page under a filter may end before it is full.
 pub const KEYS_PER_PAGE_MAX: usize = 4 * 1024;
 /// A page that has grown to so many bytes takes no more incidents.
 pub const PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// How often a change is tried again because somebody else changed the incident first.
 const CHANGES_MAX: usize = 8;
+
+const _: () = assert!(EVIDENCE_SHOWN_MAX <= VALUES_PER_REQUEST);
 
 /// Some incidents, in the order of their ids.
 #[derive(Clone, Debug, Default)]
@@ -42,47 +48,49 @@ impl Store {
     ) -> Result<IncidentPage, StoreError> {
         let (mut start, end) = self.keys().incidents_after(after);
         let mut page = IncidentPage::default();
-        let mut whole: Option<Whole> = None;
-        let mut bytes: usize = 0;
-        let mut looked_at: usize = 0;
         if limit == 0 {
             return Ok(page);
         }
+        let mut named: Vec<Named> = Vec::new();
+        let mut bytes: usize = 0;
+        let mut looked_at: usize = 0;
         loop {
-            // One more than fits shows whether the last one is complete.
-            let asked = KEYS_PER_REQUEST.min(limit - page.incidents.len() + 1);
-            let found = self.range(start, end.clone(), asked).await?;
-            let all = found.len() < asked;
-            looked_at += found.len();
+            let found = self.names(start, end.clone()).await?;
+            let all = found.len() < NAMES_PER_REQUEST;
             start = found
                 .last()
-                .map_or_else(Vec::new, |kv| just_after(kv.key.clone()));
-            for (incident, _) in found.iter().filter_map(|kv| self.trusted_incident(kv)) {
-                if incident.is_a_part() {
-                    if let Some(whole) = whole.as_mut() {
-                        whole.absorb(incident, 0);
-                    }
-                    continue;
+                .map_or_else(Vec::new, |key| just_after(key.clone()));
+            for id in found.iter().filter_map(|key| self.named_incident(key)) {
+                if !id.is_a_part() {
+                    named.push(Named::new(id));
+                } else if let Some(last) = named.last_mut().filter(|last| id.is_part_of(&last.id)) {
+                    last.parts.push(id);
                 }
-                let Some(complete) = whole.replace(Whole::of(incident, 0)) else {
-                    continue;
-                };
-                let id = complete.incident.id.clone();
-                bytes += complete.incident.size();
-                page.incidents.extend(complete.passed(filter));
-                let full = page.incidents.len() == limit || bytes >= PAGE_BYTES_MAX;
-                if full || looked_at >= KEYS_PER_PAGE_MAX {
-                    page.next = Some(id);
-                    return Ok(page);
+            }
+            // Parts of the last one may still come.
+            let last = if all { None } else { named.pop() };
+            while !named.is_empty() {
+                let some = VALUES_PER_REQUEST.min(limit - page.incidents.len());
+                let some: Vec<_> = named.drain(..some.min(named.len())).collect();
+                for (named, outline) in self.outlines(some).await? {
+                    looked_at += 1 + named.parts.len();
+                    if let Some(outline) = outline.filter(|outline| outline.passes(filter)) {
+                        let incident = self.shown(outline, 0).await?;
+                        bytes += incident.size();
+                        page.incidents.push(incident);
+                    }
+                    let full = page.incidents.len() == limit || bytes >= PAGE_BYTES_MAX;
+                    if full || looked_at >= KEYS_PER_PAGE_MAX {
+                        page.next = Some(named.id);
+                        return Ok(page);
+                    }
                 }
             }
             if all {
-                break;
+                return Ok(page);
             }
+            named.extend(last);
         }
-        let last = whole.and_then(|whole| whole.passed(filter));
-        page.incidents.extend(last);
-        Ok(page)
     }
 
     /// One incident, with its evidence behind the first `skip` pieces, as much as is shown at once.
@@ -91,12 +99,25 @@ impl Store {
         id: &IncidentId,
         skip: usize,
     ) -> Result<Option<Incident>, StoreError> {
-        let found = self.whole_incident(id, skip).await?;
-        Ok(found.map(|(whole, _)| whole.incident))
+        match self.outline(id).await? {
+            Some(outline) => Ok(Some(self.shown(outline, skip).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// What an incident keeps as evidence; nothing, if it is not there. No part is read.
+    pub async fn kept_evidence(&self, id: &IncidentId) -> Result<KeptEvidence, StoreError> {
+        let mut kept = KeptEvidence::default();
+        if let Some(outline) = self.outline(id).await? {
+            let pieces = outline.incident.part().into_iter().chain(outline.parts);
+            pieces.for_each(|piece| kept.add(piece));
+        }
+        Ok(kept)
     }
 
     /// Changes an incident: what counts as its first report stays. `change` may be asked several times, and says `None` to
-    /// leave it as it is. `None`: there is no such incident.
+    /// leave it as it is; of the evidence it gets, and this answers, only the first piece and how many more there are. `None`:
+    /// there is no such incident.
     pub async fn change_incident(
         &self,
         id: &IncidentId,
@@ -104,19 +125,15 @@ impl Store {
     ) -> Result<Option<Incident>, StoreError> {
         let key = self.keys().incident(id);
         for _ in 0..CHANGES_MAX {
-            let Some((whole, seen)) = self.whole_incident(id, 0).await? else {
+            let Some(outline) = self.outline(id).await? else {
                 return Ok(None);
             };
-            let Some(changed) = change(whole.incident.clone()) else {
-                return Ok(Some(whole.incident));
+            let Some(changed) = change(outline.incident.clone()) else {
+                return Ok(Some(outline.incident));
             };
             // The parts have keys of their own; only the whole's own evidence is written with it.
-            let written = Incident {
-                evidence: whole.own,
-                ..changed.clone()
-            };
-            let value = codec::encode_incident(&key, &written);
-            let build = || txn::put_if_unchanged(&key, seen, value.clone());
+            let value = codec::encode_incident(&key, &changed);
+            let build = || txn::put_if_unchanged(&key, outline.revision, value.clone());
             // Once only: what was counted must not be counted twice.
             let reply = self.session().txn(Repeat::Never, build).await?;
             if reply.succeeded {
@@ -129,39 +146,121 @@ impl Store {
         ))
     }
 
-    async fn whole_incident(
-        &self,
-        id: &IncidentId,
-        skip: usize,
-    ) -> Result<Option<(Whole, Revision)>, StoreError> {
-        let (mut start, end) = self.keys().incident_with_parts(id);
-        let mut whole: Option<(Whole, Revision)> = None;
+    /// An incident and the names of its parts.
+    async fn outline(&self, id: &IncidentId) -> Result<Option<Outline>, StoreError> {
+        let key = self.keys().incident(id);
+        let (start, end) = super::keys::parts_of_incident(&key.bytes());
+        let limit = i64::try_from(NAMES_PER_REQUEST).unwrap_or(i64::MAX);
+        let names = GetOptions::new()
+            .with_range(end.clone())
+            .with_limit(limit)
+            .with_keys_only();
+        let build = || {
+            let parts = TxnOp::get(start.clone(), Some(names.clone()));
+            Txn::new().and_then([TxnOp::get(key.bytes(), None), parts])
+        };
+        let reply = self.session().txn(Repeat::Safe, build).await?;
+        let mut responses = reply.responses.into_iter();
+        let own = one_value(&mut responses)?;
+        let Some(PbTxnOpResponse::ResponseRange(parts)) =
+            responses.next().and_then(|response| response.response)
+        else {
+            return Err(malformed());
+        };
+        let mut found: Vec<_> = parts.kvs.into_iter().map(|kv| kv.key).collect();
+        let Some((incident, revision)) = own.and_then(|kv| self.trusted_incident(&kv)) else {
+            return Ok(None);
+        };
+        let mut named = Named::new(id.clone());
         loop {
-            let found = self.range(start, end.clone(), KEYS_PER_REQUEST).await?;
-            for (incident, revision) in found.iter().filter_map(|kv| self.trusted_incident(kv)) {
-                match whole.as_mut() {
-                    None if incident.id == *id => {
-                        whole = Some((Whole::of(incident, skip), revision));
-                    }
-                    Some((whole, _)) if incident.is_part_of(id) => whole.absorb(incident, skip),
-                    Some(_) | None => {}
-                }
-            }
+            let ids = found.iter().filter_map(|key| self.named_incident(key));
+            named.parts.extend(ids.filter(|part| part.is_part_of(id)));
             match found.last() {
-                Some(last) if found.len() == KEYS_PER_REQUEST => {
-                    start = just_after(last.key.clone());
+                Some(last) if found.len() == NAMES_PER_REQUEST => {
+                    found = self.names(just_after(last.clone()), end.clone()).await?;
                 }
-                Some(_) | None => return Ok(whole),
+                Some(_) | None => return Ok(Some(Outline::new(incident, revision, named.parts))),
             }
         }
     }
 
-    fn trusted_incident(&self, kv: &PbKeyValue) -> Option<(Incident, Revision)> {
-        let Some((key, id)) = self.keys().found_incident(&kv.key) else {
-            let key = kv.key.escape_ascii();
+    /// Those of some incidents that can be trusted, each beside what it was asked by.
+    async fn outlines(
+        &self,
+        named: Vec<Named>,
+    ) -> Result<Vec<(Named, Option<Outline>)>, StoreError> {
+        let ids: Vec<_> = named.iter().map(|named| named.id.clone()).collect();
+        let values = self.incident_values(&ids).await?;
+        let outlined = named.into_iter().zip(values).map(|(named, value)| {
+            let outline = value
+                .map(|(incident, revision)| Outline::new(incident, revision, named.parts.clone()));
+            (named, outline)
+        });
+        Ok(outlined.collect())
+    }
+
+    /// An incident with as much of its evidence as is shown at once.
+    async fn shown(&self, outline: Outline, skip: usize) -> Result<Incident, StoreError> {
+        let shown = outline.parts_shown(skip);
+        if shown.is_empty() {
+            return Ok(outline.told(skip, Vec::new()));
+        }
+        let parts = self.incident_values(shown).await?;
+        let parts = parts.into_iter().flatten().map(|(part, _)| part).collect();
+        Ok(outline.told(skip, parts))
+    }
+
+    /// Incidents and parts by their names, at most `VALUES_PER_REQUEST`.
+    async fn incident_values(
+        &self,
+        ids: &[IncidentId],
+    ) -> Result<Vec<Option<(Incident, Revision)>>, StoreError> {
+        let keys: Vec<_> = ids.iter().map(|id| self.keys().incident(id)).collect();
+        let gets = || keys.iter().map(|key| TxnOp::get(key.bytes(), None));
+        let build = || Txn::new().and_then(gets().collect::<Vec<_>>());
+        let reply = self.session().txn(Repeat::Safe, build).await?;
+        let mut responses = reply.responses.into_iter();
+        let values = ids.iter().map(|_| {
+            let value = one_value(&mut responses)?;
+            Ok(value.and_then(|kv| self.trusted_incident(&kv)))
+        });
+        values.collect()
+    }
+
+    /// The keys of a range of incidents, without their values.
+    async fn names(&self, start: Vec<u8>, end: Vec<u8>) -> Result<Vec<Vec<u8>>, StoreError> {
+        let limit = i64::try_from(NAMES_PER_REQUEST).unwrap_or(i64::MAX);
+        let options = GetOptions::new()
+            .with_range(end)
+            .with_limit(limit)
+            .with_keys_only();
+        let build = || Txn::new().and_then([TxnOp::get(start.clone(), Some(options.clone()))]);
+        let reply = self.session().txn(Repeat::Safe, build).await?;
+        let first = reply.responses.into_iter().next();
+        match first.and_then(|response| response.response) {
+            Some(PbTxnOpResponse::ResponseRange(found)) => {
+                Ok(found.kvs.into_iter().map(|kv| kv.key).collect())
+            }
+            Some(
+                PbTxnOpResponse::ResponsePut(_)
+                | PbTxnOpResponse::ResponseDeleteRange(_)
+                | PbTxnOpResponse::ResponseTxn(_),
+            )
+            | None => Err(malformed()),
+        }
+    }
+
+    fn named_incident(&self, key: &[u8]) -> Option<IncidentId> {
+        let found = self.keys().found_incident(key);
+        if found.is_none() {
+            let key = key.escape_ascii();
             tracing::warn!(%key, "a foreign key among the incidents is passed over");
-            return None;
-        };
+        }
+        found.map(|(_, id)| id)
+    }
+
+    fn trusted_incident(&self, kv: &PbKeyValue) -> Option<(Incident, Revision)> {
+        let (key, id) = self.keys().found_incident(&kv.key)?;
         let incident = codec::decode_incident(&key, &id, &kv.value)
             .inspect_err(|error| tracing::error!(%error, "an incident is passed over"))
             .ok()?;
@@ -169,53 +268,65 @@ impl Store {
     }
 }
 
-/// An incident while its parts are put together.
-struct Whole {
-    incident: Incident,
-    /// The evidence in its own key.
-    own: Vec<Evidence>,
-    /// Where that evidence would stand as a part. A commit whose reply was lost may have put it there too.
-    own_part: Option<IncidentId>,
-    seen: usize,
+/// The name of an incident, and those of its parts.
+struct Named {
+    id: IncidentId,
+    parts: Vec<IncidentId>,
 }
 
-impl Whole {
-    fn of(mut incident: Incident, skip: usize) -> Self {
-        let own = incident.evidence.clone();
-        let seen = own.len();
+impl Named {
+    fn new(id: IncidentId) -> Self {
+        let parts = Vec::new();
+        Self { id, parts }
+    }
+}
+
+/// An incident without the evidence in its parts.
+struct Outline {
+    /// With the evidence in its own key, and the number of the others.
+    incident: Incident,
+    revision: Revision,
+    /// In the order of their names.
+    parts: Vec<IncidentId>,
+}
+
+impl Outline {
+    fn new(mut incident: Incident, revision: Revision, mut parts: Vec<IncidentId>) -> Self {
+        // A commit whose reply was lost may have put the evidence in its own key there too.
+        let own = incident.part();
+        parts.retain(|part| own.as_ref() != Some(part));
+        incident.more_evidence = parts.len();
+        Self {
+            incident,
+            revision,
+            parts,
+        }
+    }
+
+    fn passes(&self, filter: &IncidentFilter) -> bool {
+        filter.admits(&self.incident)
+    }
+
+    /// The parts that are shown behind the first `skip` pieces. The evidence in its own key is the first piece.
+    fn parts_shown(&self, skip: usize) -> &[IncidentId] {
+        let own = self.incident.evidence.len();
+        let first = skip.max(own) - own;
+        let end = skip.saturating_add(EVIDENCE_SHOWN_MAX) - own;
+        let end = end.min(self.parts.len());
+        self.parts.get(first..end).unwrap_or_default()
+    }
+
+    fn told(self, skip: usize, shown: Vec<Incident>) -> Incident {
+        let mut incident = self.incident;
+        let all = incident.evidence_count();
         if skip > 0 {
-            incident.more_evidence = incident.evidence.len();
             incident.evidence.clear();
         }
-        Self {
-            own_part: Incident {
-                evidence: own.clone(),
-                ..incident.clone()
-            }
-            .part(),
-            own,
-            incident,
-            seen,
+        for part in shown {
+            incident.last_ms = incident.last_ms.max(part.time_ms);
+            incident.evidence.extend(part.evidence);
         }
-    }
-
-    fn absorb(&mut self, part: Incident, skip: usize) {
-        if self.own_part.as_ref() == Some(&part.id) {
-            return;
-        }
-        self.incident.last_ms = self.incident.last_ms.max(part.time_ms);
-        for evidence in part.evidence {
-            let shown = (skip..skip + EVIDENCE_SHOWN_MAX).contains(&self.seen);
-            self.seen += 1;
-            if shown {
-                self.incident.evidence.push(evidence);
-            } else {
-                self.incident.more_evidence += 1;
-            }
-        }
-    }
-
-    fn passed(self, filter: &IncidentFilter) -> Option<Incident> {
-        filter.admits(&self.incident).then_some(self.incident)
+        incident.more_evidence = all.saturating_sub(incident.evidence.len());
+        incident
     }
 }

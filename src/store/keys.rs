@@ -161,15 +161,6 @@ impl Keys {
         (start, self.key("i0").bytes())
     }
 
-    /// From an incident to behind the last of its parts.
-    pub(super) fn incident_with_parts(&self, id: &IncidentId) -> (Vec<u8>, Vec<u8>) {
-        let first = self.incident(id).bytes();
-        let mut end = first.clone();
-        // The slash is the byte behind the dot that begins the name of a part, and stands in no name of an incident.
-        end.push(b'/');
-        (first, end)
-    }
-
     /// The key of an incident as a range answered it. `None`: it is not spelled as we spell.
     pub(super) fn found_incident(&self, key: &[u8]) -> Option<(Key, IncidentId)> {
         let text = std::str::from_utf8(key).ok()?;

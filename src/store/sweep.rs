@@ -7,8 +7,9 @@ use super::codec;
 use super::error::StoreError;
 use super::link::Store;
 use super::session::Repeat;
-use super::txn::as_etcd;
+use super::txn::{as_etcd, put_if_unchanged};
 use crate::domain::ids::{OperationId, ResourceId};
+use crate::domain::incident::Incident;
 use crate::domain::record::Record;
 use crate::domain::retention::StoreTime;
 use crate::domain::token::Revision;
@@ -19,6 +20,8 @@ const RECORDS_PER_PAGE: usize = 128;
 pub(super) const OPERATIONS_PER_PAGE: usize = 64;
 /// Incidents in a page.
 const INCIDENTS_PER_PAGE: usize = 64;
+/// Incidents that get their end in one request. With the largest evidence they fit into it.
+const ENDED_PER_REQUEST: usize = 8;
 
 /// Where a page ended; the next begins behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +57,8 @@ pub struct FoundRecord {
 pub struct FoundIncident {
     key: Vec<u8>,
     revision: Revision,
-    /// Until when it is kept. `None`: for good.
-    pub expiry: Option<StoreTime>,
+    /// It, or a part of it.
+    pub incident: Incident,
 }
 
 impl Store {
@@ -104,10 +107,33 @@ impl Store {
             Some(FoundIncident {
                 key: kv.key.clone(),
                 revision: Revision::from_etcd(kv.mod_revision)?,
-                expiry: incident.expiry,
+                incident,
             })
         };
         Ok(page(&found, INCIDENTS_PER_PAGE, read))
+    }
+
+    /// Gives incidents their end, each only if nobody has changed it since it was found.
+    pub async fn end_incidents(
+        &self,
+        found: &[(FoundIncident, StoreTime)],
+    ) -> Result<(), StoreError> {
+        for some in found.chunks(ENDED_PER_REQUEST) {
+            let puts = some.iter().filter_map(|(found, expiry)| {
+                let (key, _) = self.keys().found_incident(&found.key)?;
+                let ends = Incident {
+                    expiry: Some(*expiry),
+                    ..found.incident.clone()
+                };
+                let value = codec::encode_incident(&key, &ends);
+                Some(TxnOp::txn(put_if_unchanged(&key, found.revision, value)))
+            });
+            let puts: Vec<_> = puts.collect();
+            let build = || Txn::new().and_then(puts.clone());
+            // A revision does not come back: a repeated try changes nothing.
+            self.session().txn(Repeat::Safe, build).await?;
+        }
+        Ok(())
     }
 
     /// Removes incidents, each only if nobody has changed it since it was found, and none of its evidence is kept beside it:

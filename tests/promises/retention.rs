@@ -451,7 +451,55 @@ async fn deliveries_add_up_and_are_counted_without_a_write(backend: Backend) {
     assert_eq!(row.deliveries(), 6);
 }
 
+// It is allowed when it is asked and its commit is sent; by the time that the commit is settled it is too old.
+async fn what_is_answered_as_never_run_does_not_land_afterwards(backend: Backend) {
+    for created in [true, false] {
+        let clock = Clock::default();
+        let (one, plan) = backend.keeping(options(&clock)).await;
+        let two = backend.sidecar().await;
+        let resource = fresh_resource();
+        if created {
+            applied(&one.transition(&create(&resource, "open")).await);
+        }
+        let skew = RETENTION / 10;
+        let pay = if created {
+            ask(&resource, "pay").from(&["open"]).to("paid")
+        } else {
+            ask(&resource, "pay").initial("open").to("paid")
+        };
+        let edge = (RETENTION - 2 * skew).as_millis() as u64;
+        let pay = pay.made_at(wall_clock_ms() - edge);
+        let late = plan
+            .when(Rpc::Txn)
+            .containing(resource.id())
+            .then(Action::DeliverLate(Ending::Silence));
+        let (engine, asked) = (one.engine.clone(), pay.build());
+        let told = tokio::spawn(async move {
+            let caller = crate::support::sidecar::caller();
+            engine.transition(asked, caller).await
+        });
+        late.met().await;
+        clock.pass(3 * skew);
+        let told = told.await.unwrap().expect("it is judged");
+        judged(&told, Verdict::Expired, Layer::Key, Rule::TooOld);
+        late.deliver().await;
+        let state = if created { "open" } else { "" };
+        for sidecar in [&one, &two] {
+            assert_eq!(sidecar.state(&resource).await, state);
+            let known = sidecar.lookup(&resource, "pay").await;
+            assert_eq!(known.state, OperationState::NeverSeen);
+        }
+        judged(
+            &one.transition(&pay).await,
+            Verdict::Expired,
+            Layer::Key,
+            Rule::TooOld,
+        );
+    }
+}
+
 engines! {
+    what_is_answered_as_never_run_does_not_land_afterwards,
     a_sidecar_that_was_idle_for_long_removes_nothing_of_one_that_comes,
     a_live_move_and_a_sweep_do_not_undo_each_other,
     a_removed_operation_is_refused_by_its_age_or_by_the_state,

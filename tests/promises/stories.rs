@@ -58,7 +58,13 @@ async fn a_story_is_told_of_what_is_stored_and_writes_nothing(backend: Backend) 
     for sidecar in [&one, &two] {
         let told = story(sidecar, &resource, "create").await;
         assert!(told.known);
-        assert_eq!(told.snapshot, one.inspect(&resource).await);
+        // Who granted a round knows how much of it is left; what is stored says only how much a renewal gives.
+        let mut shown = one.inspect(&resource).await;
+        if let (Some(shown), Some(told)) = (&mut shown.live, &told.snapshot.live) {
+            assert!(shown.at_most <= told.at_most);
+            shown.at_most = told.at_most;
+        }
+        assert_eq!(told.snapshot, shown);
         says(&told, Topic::State, "is in state open since move 2 of 2");
         says(&told, Topic::Round, "It is held by \"worker\"");
         says(

@@ -172,6 +172,7 @@ pub(crate) fn incident(id: &str, explanation: &str) -> Incident {
         digest: Some(ContentDigest::of_raw(b"other").unwrap()),
         evidence: Vec::new(),
         more_evidence: 0,
+        unkept: 0,
         state: None,
         sender: None,
         fields: Vec::new(),

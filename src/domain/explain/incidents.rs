@@ -8,7 +8,7 @@ use crate::domain::incident::Incident;
 
 /// Every finding that an incident can be about. The key of an incident follows from its resource, its operation and its
 /// finding, so those of an operation are found without looking through all.
-const FINDINGS: [(Verdict, Rule); 17] = [
+const FINDINGS: [(Verdict, Rule); 19] = [
     (Verdict::Conflict, Rule::OtherContent),
     (Verdict::Conflict, Rule::OtherEvent),
     (Verdict::Replayed, Rule::OtherResult),
@@ -26,6 +26,8 @@ const FINDINGS: [(Verdict, Rule); 17] = [
     (Verdict::Rejected, Rule::Forgotten),
     (Verdict::Rejected, Rule::Voided),
     (Verdict::Interrupted, Rule::ClaimDied),
+    (Verdict::Interrupted, Rule::NeedsClaim),
+    (Verdict::Busy, Rule::Held),
 ];
 
 /// The ids of all incidents that there can be about an operation; `None`: about rounds of which it is not known what they
@@ -101,6 +103,14 @@ impl Telling<'_> {
                 "results that were not taken are kept",
             );
             text.push_str(&format!("; {results}: the effect may have run"));
+        }
+        if incident.unkept > 0 {
+            let more = count(
+                incident.unkept.into(),
+                "delivery brought a result that was not kept, for it is full",
+                "deliveries brought results that were not kept, for it is full",
+            );
+            text.push_str(&format!("; {more}"));
         }
         text.push_str(&match (&incident.closing, incident.is_open()) {
             (_, true) => ". It is open.".to_owned(),

@@ -24,6 +24,7 @@ fn raised() -> Incident {
         digest: Some(content("second")),
         evidence: Vec::new(),
         more_evidence: 0,
+        unkept: 0,
         state: None,
         sender: None,
         fields: Vec::new(),
@@ -58,6 +59,7 @@ fn seen(times: u32, last_ms: u64, said: &str) -> Sighting {
         times,
         last_ms,
         digest: Some(content(said)),
+        unkept: 0,
     }
 }
 
@@ -119,12 +121,15 @@ fn each_result_of_each_round_is_a_part_of_its_own_and_no_incident_is_one() {
         incident.evidence.push(evidence);
         let id = incident.part().unwrap();
         assert_eq!(incident.part(), Some(id.clone()));
+        let bytes = format!("-{}", incident.evidence[0].result.size());
+        assert!(id.0.ends_with(&bytes), "{id:?}");
         let part = Incident {
             id,
             ..incident.clone()
         };
-        assert!(part.is_a_part() && part.is_part_of(&incident.id));
-        assert!(!incident.is_a_part() && !incident.is_part_of(&part.id));
+        assert_eq!(part.part(), None, "a part has no parts");
+        assert!(part.id.is_a_part() && part.id.is_part_of(&incident.id));
+        assert!(!incident.id.is_a_part() && !incident.id.is_part_of(&part.id));
         parts.insert(part.id);
     }
     assert_eq!(parts.len(), 5);

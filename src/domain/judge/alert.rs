@@ -1,6 +1,6 @@
 //! What a person is alerted to, and the results that are kept as evidence.
 
-use super::Fold;
+use super::{AddedNothing, Fold};
 use crate::domain::claim::OpenOperation;
 use crate::domain::decision::{IncidentId, Rule, Verdict};
 use crate::domain::digest::ContentDigest;
@@ -69,7 +69,7 @@ impl<'a> About<'a> {
 }
 
 impl Fold<'_> {
-    /// Keeps the result that a round brings and that is not taken: its effect may have run.
+    /// Keeps the result of a request that is refused, whether it names a round or not: its effect may have run.
     pub(super) fn evidence(
         &mut self,
         about: &About<'_>,
@@ -77,7 +77,6 @@ impl Fold<'_> {
         found: Found<'_>,
     ) -> Option<IncidentId> {
         let result = result.filter(|result| !result.is_empty())?.clone();
-        about.round?;
         Some(self.keep_evidence(about, result, found))
     }
 
@@ -114,6 +113,7 @@ impl Fold<'_> {
             digest: about.digest.cloned(),
             evidence: Vec::new(),
             more_evidence: 0,
+            unkept: 0,
             state: self.record.state.clone(),
             sender: self.sender_of(about),
             fields: fields.to_vec(),
@@ -121,7 +121,8 @@ impl Fold<'_> {
             last_ms: self.when.wall_ms,
             last_digest: None,
             closing: None,
-            // Until a person has looked into it, a claim that died holds up its resource, however long that takes.
+            // A claim that died holds up its resource until it is settled, however long that takes. The sweep then gives
+            // the incident its end.
             expiry: (rule != Rule::ClaimDied).then(|| self.when.incident_expiry()),
         }
     }
@@ -144,8 +145,34 @@ impl Fold<'_> {
         holder.or_else(|| about.sender.cloned())
     }
 
-    /// Adds an incident to the commit, once. What a second one of the same name brings becomes a part of it.
+    /// Adds an incident to the commit, with its evidence if there is room for it. What is kept already is known, or has to be
+    /// looked up before anything is written.
     pub(super) fn incident(&mut self, incident: Incident) {
+        let evidence = incident.evidence.first();
+        let limited = evidence.filter(|evidence| !evidence.result.is_empty());
+        if let (Some(evidence), Some(piece)) = (limited, incident.part()) {
+            match self.kept_evidence.get_mut(&incident.id) {
+                None => {
+                    self.unread_evidence.insert(incident.id.clone());
+                }
+                // The incident is there, with all that this would add.
+                Some(kept) if kept.has(&piece) => {
+                    self.added_nothing = Some(AddedNothing::Kept);
+                    return;
+                }
+                Some(kept) if kept.has_room_for(evidence) => kept.add(piece),
+                // So the incident is there, too.
+                Some(_) => {
+                    self.added_nothing = Some(AddedNothing::Full);
+                    return;
+                }
+            }
+        }
+        self.add_incident(incident);
+    }
+
+    /// Adds an incident to the commit, once. What a second one of the same name brings becomes a part of it.
+    pub(super) fn add_incident(&mut self, incident: Incident) {
         // How long it is kept is for the law to say.
         self.lawful |= incident.expiry.is_some();
         let twin = self

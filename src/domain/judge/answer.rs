@@ -1,5 +1,7 @@
 //! Answers, before and after the commit that they belong to.
 
+mod rest;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -186,6 +188,7 @@ impl Draft {
             same_content_as: None,
             first_time_ms: None,
             deliveries: None,
+            result_unkept: false,
         };
         Self {
             certainty: Certainty::Confirm,
@@ -429,7 +432,7 @@ impl Fold<'_> {
                 (token, round.holder.clone(), at_most)
             }),
             revision: self.revision,
-            changed: self.changed,
+            changed: self.changed || self.settles,
             machine: self.record.machine,
             allowed: Arc::default(),
         }

@@ -67,13 +67,6 @@ impl Fold<'_> {
         &self.absent
     }
 
-    /// Has the record written as it is.
-    #[must_use]
-    pub fn rewriting(mut self) -> Self {
-        self.changed = true;
-        self
-    }
-
     /// What to write in one commit with the folds of other resources: never more than the record and the reservation key, for
     /// all of them have to fit into it. What should move to a key of its own waits for the next write.
     pub(super) fn into_joint_write(mut self) -> Option<RecordWrite> {
@@ -81,8 +74,17 @@ impl Fold<'_> {
         self.into_write()
     }
 
+    /// Puts the record whatever comes of the requests: an earlier commit under the same guards may still arrive, and once this
+    /// one went through, it no longer can. A record that is not there yet is begun, and says nothing.
+    #[must_use]
+    pub fn settling(mut self) -> Self {
+        self.settles = true;
+        self
+    }
+
     /// What to write; `None` if nothing changes.
     pub fn into_write(mut self) -> Option<RecordWrite> {
+        self.changed |= self.settles;
         if !self.writes() {
             return None;
         }

@@ -1,12 +1,12 @@
 //! Completing a claim: the effect's result and the move that was judged at the grant are stored in one commit.
 
-use super::alert::About;
+use super::alert::{About, Found};
 use super::interrupted::Condition;
 use super::law::Terms;
 use super::repeat::verdict_draft;
 use super::{Certainty, Draft, Fold, Judged, Known, ReservationChange};
 use crate::domain::claim::{Carried, OpenOperation, RETURNED_OPERATIONS_MAX, Seat};
-use crate::domain::decision::{IncidentId, Rule, Verdict};
+use crate::domain::decision::{IncidentId, Layer, Rule, Verdict};
 use crate::domain::digest::{Beside, ContentDigest};
 use crate::domain::ids::{Nonce, OperationId};
 use crate::domain::outcome::StoredResult;
@@ -66,7 +66,11 @@ impl Fold<'_> {
             }
             Known::Open(open) => match self.transition_of_open(&message, nonce, &open) {
                 Some(judged) => judged,
-                // Given back, though the round is live: it has to be asked for anew.
+                // Given back, though the round may be live: it has to be asked for anew.
+                None if self.holds(&ask.reservation) => Judged::Unfit {
+                    field: "intent",
+                    reason: "is required: what the reservation had claimed was given back, and is judged as if it were new",
+                },
                 None => {
                     let event = open.judged.as_ref().map(|judged| judged.event.clone());
                     self.late(ask, Some(&operation)).of_event(event)
@@ -87,6 +91,9 @@ impl Fold<'_> {
 
     /// Nothing is known any more of what the round claimed.
     fn late(&mut self, ask: &Complete, operation: Option<&OperationId>) -> Judged {
+        if self.holds(&ask.reservation) {
+            return self.forgotten(ask, operation);
+        }
         let about = About {
             operation,
             first: None,
@@ -95,6 +102,24 @@ impl Fold<'_> {
             sender: ask.sender.as_ref(),
         };
         self.fenced_off(&ask.reservation, ask.result.as_ref(), &about)
+    }
+
+    /// The round is live, and what it had claimed was completed so long ago that it is no longer known. The round is not over
+    /// for that, and nothing runs again.
+    fn forgotten(&mut self, ask: &Complete, operation: Option<&OperationId>) -> Judged {
+        let text = "the reservation completed what it had claimed longer ago than results are kept; nothing is run again";
+        let (verdict, rule) = (Verdict::Expired, Rule::TooOld);
+        let about = About {
+            operation,
+            first: None,
+            digest: None,
+            round: Some(ask.reservation.round()),
+            sender: ask.sender.as_ref(),
+        };
+        let found = Found::new(verdict, rule, text);
+        let incident = self.evidence(&about, ask.result.as_ref(), found);
+        let draft = Draft::new(verdict, Layer::Key, rule, text).incident(incident);
+        Judged::Answered(Box::new(self.showing(draft)))
     }
 
     /// Stores the result of a claim that is live, and makes its move.

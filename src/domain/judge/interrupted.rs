@@ -166,6 +166,27 @@ impl Fold<'_> {
         )
     }
 
+    /// A message of an operation whose claim died, by somebody who has no claim of it. It is told to ask again much later or to
+    /// reserve, so a result that it brings would never be taken: that shows whoever decides that the effect ran.
+    pub(super) fn found_dead(
+        &mut self,
+        ask: &Transition,
+        open: &OpenOperation,
+        condition: Condition,
+    ) -> Draft {
+        let (draft, rule) = if condition == Condition::Reruns {
+            (self.needs_claim(open), Rule::NeedsClaim)
+        } else {
+            (self.reported(open), Rule::ClaimDied)
+        };
+        let found = Found::new(Verdict::Interrupted, rule, draft.explanation());
+        let about = About::message(ask, Some(&open.intent.digest));
+        match self.evidence(&about, ask.result.as_ref(), found) {
+            Some(incident) => draft.incident(Some(incident)),
+            None => draft,
+        }
+    }
+
     fn raise_on(&mut self, operation: &OperationId, raised: Raised) {
         let mut open = self.record.open.iter_mut();
         if let Some(open) = open.find(|open| open.intent.operation == *operation) {
@@ -252,13 +273,10 @@ impl Fold<'_> {
         let incident = match self.evidence(&about, ask.result.as_ref(), found) {
             Some(evidence) => evidence,
             None => {
-                let mut incident = self.found(&about, found);
+                let incident = self.found(&about, found);
                 let id = incident.id.clone();
                 let raised = Raised::conflict(rule);
                 if !open.claim.raised.has(raised) {
-                    if let Some(result) = ask.result.clone().filter(|result| !result.is_empty()) {
-                        incident.evidence.push(self.evidence_of(&about, result));
-                    }
                     self.incident(incident);
                     self.raise_on(&open.intent.operation, raised);
                 }

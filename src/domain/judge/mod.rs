@@ -10,6 +10,7 @@ mod by_machine;
 mod claim;
 mod commit;
 mod complete;
+mod evidence;
 mod fence;
 mod follow;
 mod interrupted;
@@ -41,8 +42,9 @@ pub use sweep::SWEPT_OPERATIONS_MAX;
 pub use turn::{Queue, Turn};
 
 use super::claim::OpenOperation;
+use super::decision::IncidentId;
 use super::ids::{EventName, Nonce, OperationId, ReservationId, ResourceId};
-use super::incident::Incident;
+use super::incident::{Incident, KeptEvidence};
 use super::record::{LeaseId, Operation, Record, Round};
 use super::request::{
     Complete, Fence, Intent, Left, Lookup, Purpose, Reserve, Resolve, Ride, Transition,
@@ -178,6 +180,15 @@ enum Known {
     Finished(Box<Operation>),
 }
 
+/// Why a result that is refused is not added to its incident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AddedNothing {
+    /// It is there.
+    Kept,
+    /// There is no room for it.
+    Full,
+}
+
 /// One round of judging, for one resource.
 #[derive(Clone, Debug)]
 pub struct Fold<'a> {
@@ -197,6 +208,14 @@ pub struct Fold<'a> {
     /// Operations that go to keys of their own, as they will stand there.
     moved_out: BTreeMap<OperationId, Operation>,
     incidents: Vec<Incident>,
+    /// What is kept as evidence in incidents, as the fold leaves it.
+    kept_evidence: BTreeMap<IncidentId, KeptEvidence>,
+    /// Incidents of which that is not known and has to be.
+    unread_evidence: BTreeSet<IncidentId>,
+    /// What became of the result that the request that is judged brought, if it is refused and adds nothing.
+    added_nothing: Option<AddedNothing>,
+    /// Whether the record is put whatever comes of the requests.
+    settles: bool,
     /// What a sweep removes.
     gone: Gone,
     /// Whether what is written is written by a sweep, and by nothing else.
@@ -240,6 +259,10 @@ impl<'a> Fold<'a> {
             reservation: ReservationChange::Keep,
             moved_out: BTreeMap::new(),
             incidents: Vec::new(),
+            kept_evidence: BTreeMap::new(),
+            unread_evidence: BTreeSet::new(),
+            added_nothing: None,
+            settles: false,
             gone: Gone::default(),
             sweeping: false,
             absent: BTreeSet::new(),
@@ -266,7 +289,17 @@ impl<'a> Fold<'a> {
             return Judged::Later;
         }
         self.requests += 1;
+        self.added_nothing = None;
         let mut judged = self.judge_now(ask);
+        if let Some(why) = self.added_nothing
+            && let Judged::Answered(draft) = &mut judged
+        {
+            // It was refused because of what may have changed, like one whose refusal writes its result.
+            draft.certainty = Certainty::Confirm;
+            if why == AddedNothing::Full {
+                draft.tell_unkept();
+            }
+        }
         if matches!(judged, Judged::Unlawful(_)) {
             // That rests on the law, whoever asked it; it has to be confirmed before anybody is told.
             self.lawful = true;

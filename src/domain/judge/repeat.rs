@@ -143,15 +143,11 @@ impl Fold<'_> {
 
     fn refused_again(&mut self, ask: &Transition, done: &Operation) -> Draft {
         let draft = self.told_again(done);
-        let round = ask.reservation.as_ref().map(|named| named.round());
-        if round == done.round {
-            return draft;
-        }
-        if done.rule == Rule::Voided && round.is_some() {
+        if done.rule == Rule::Voided && ask.reservation.is_some() {
             // A person ended it while its effect may have been under way.
             return self.done_without(ask, done);
         }
-        // Another round ran the effect for what was refused already.
+        // Its effect ran for what was refused already, perhaps once more: by the same caller or another, under a round or none.
         let text = "a result came for an operation that had been refused";
         let found = Found::new(done.verdict, done.rule, text);
         let about = About::message(ask, Some(&done.digest));
@@ -261,7 +257,7 @@ impl Fold<'_> {
             .first_time(time_ms)
     }
 
-    /// Raises an incident about a conflict, once: the operation remembers that it was raised.
+    /// Raises an incident about a conflict that brought no result, once: the operation remembers that it was raised.
     fn raise_conflict(
         &mut self,
         ask: &Transition,
@@ -269,14 +265,11 @@ impl Fold<'_> {
         found: Found<'_>,
     ) -> IncidentId {
         let about = About::message(ask, Some(&done.digest));
-        let mut incident = self.found(&about, found);
+        let incident = self.found(&about, found);
         let id = incident.id.clone();
         let raised = Raised::conflict(found.rule);
         if done.raised.has(raised) {
             return id;
-        }
-        if let Some(result) = ask.result.clone().filter(|result| !result.is_empty()) {
-            incident.evidence.push(self.evidence_of(&about, result));
         }
         self.incident(incident);
         done.raised = done.raised.with(raised);

@@ -13,7 +13,7 @@ use crate::domain::together::Company;
 /// A busy resource is asked for again after this part of the reservation's TTL,
 const BUSY_RETRY_PART: u32 = 10;
 /// but no sooner than this
-const BUSY_RETRY_MIN: Duration = Duration::from_millis(100);
+pub(super) const BUSY_RETRY_MIN: Duration = Duration::from_millis(100);
 /// and no later than this.
 const BUSY_RETRY_MAX: Duration = Duration::from_secs(2);
 
@@ -216,9 +216,7 @@ impl Record {
                 end,
             });
             if let (1, Some(operation)) = (before.claims, before.claimed) {
-                if self.past_claims.len() >= PAST_CLAIMS_MAX {
-                    self.past_claims.remove(0);
-                }
+                self.forget_past_claims(PAST_CLAIMS_MAX - 1);
                 self.past_claims.push(PastClaim {
                     round: before.nonce,
                     operation,

@@ -176,6 +176,12 @@ impl Standing {
         self.live.map(|(key, _)| key)
     }
 
+    /// The round that holds the resource.
+    pub fn held(&self) -> Option<Nonce> {
+        self.live?;
+        self.record.round.as_ref().map(|round| round.nonce)
+    }
+
     /// Whether the absence of all of these was established at this very revision.
     pub fn knows_absent(&self, ids: &BTreeSet<OperationId>) -> bool {
         ids.is_subset(&self.known_absent)

@@ -7,8 +7,9 @@ use super::alert::{About, Found};
 use super::law::Terms;
 use super::transition::Objection;
 use super::{Draft, Fold, Judged, Law};
-use crate::domain::decision::{Layer, Rule, Verdict};
+use crate::domain::decision::{Advice, Layer, Rule, Verdict};
 use crate::domain::ids::OperationId;
+use crate::domain::machine::OnRefusal;
 use crate::domain::record::Record;
 use crate::domain::request::Transition;
 use crate::domain::retention::When;
@@ -45,7 +46,7 @@ impl Fold<'_> {
 
     /// Refuses what may have been done, answered and forgotten. It needs no entry of its own: it stays too old.
     pub(super) fn too_old(&mut self, ask: &Transition) -> Judged {
-        let draft = too_old_draft();
+        let draft = too_old_draft().advising(self.advice_if_refused(ask));
         let found = Found::new(Verdict::Expired, Rule::TooOld, draft.explanation());
         let about = About::message(ask, None);
         let mut incident = self.found(&about, found);
@@ -56,6 +57,17 @@ impl Fold<'_> {
         self.incident(incident);
         let draft = draft.incident(Some(id));
         Judged::Answered(Box::new(self.showing(draft)))
+    }
+
+    /// What the sender of a message that is refused unjudged is advised: as with any other refusal, one that would send again
+    /// for ever is told that the matter is settled.
+    fn advice_if_refused(&self, ask: &Transition) -> Option<Advice> {
+        let Law::Machine(machine) = self.law else {
+            return None;
+        };
+        let event = machine.event(ask.intent.event.as_ref()?)?;
+        let upstream = event.event.upstream.as_ref()?;
+        (upstream.on_refusal == OnRefusal::KeepsRetrying).then_some(Advice::Acknowledge)
     }
 
     /// Judges on a copy: what it would write is thrown away.

@@ -161,8 +161,7 @@ impl Fold<'_> {
         }
         let draft = match condition {
             Condition::Running => self.in_progress(open),
-            Condition::Reruns => self.needs_claim(open),
-            Condition::Asks => self.reported(open),
+            Condition::Reruns | Condition::Asks => self.found_dead(ask, open, condition),
             Condition::Returned => return None,
         };
         Some(self.delivered_again(open, draft))
@@ -185,7 +184,14 @@ impl Fold<'_> {
                 let Some((round, _)) = self.live_round() else {
                     return self.move_comes_later(instead);
                 };
-                let busy = self.busy(round).advising(instead);
+                let mut busy = self.busy(round).advising(instead);
+                if instead.is_some() {
+                    // It is not told to come again, so its result would be lost.
+                    let text = "a result came while another reservation held the resource, and its sender was refused";
+                    let found = Found::new(Verdict::Busy, Rule::Held, text);
+                    let about = About::message(ask, None);
+                    busy = busy.incident(self.evidence(&about, ask.result.as_ref(), found));
+                }
                 Some(Judged::Answered(Box::new(self.showing(busy))))
             }
         }
@@ -276,7 +282,8 @@ impl Fold<'_> {
                 .into_iter()
                 .collect();
             draft = draft.incident(Some(incident.id.clone()));
-            self.incident(incident);
+            // This is stored once in a retention, so it needs no look at what is kept.
+            self.add_incident(incident);
         }
         self.keep(operation);
         Judged::Answered(Box::new(self.showing(draft)))

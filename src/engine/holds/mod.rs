@@ -258,5 +258,6 @@ fn ran_out() -> Decision {
         same_content_as: None,
         first_time_ms: None,
         deliveries: None,
+        result_unkept: false,
     }
 }

@@ -2,15 +2,14 @@
 //!
 //! Of all guards only that on the queue can fail and hold again while the record stays as it is: others waited, and have left.
 //! Were it to fail after an unknown outcome, the commit before could still arrive then, and grant what was refused meanwhile. So
-//! the record is written first, as it is; after that nothing arrives any more that rests on its revision before.
+//! that outcome stays unsettled, and what is committed next puts the record, whatever it comes to; after that nothing arrives any
+//! more that rests on its revision before.
 
 use tracing::error;
 
-use super::{Folded, Round};
-use crate::domain::judge::{Fold, Queue, Standing, Turn};
+use crate::domain::judge::{Queue, Turn};
 use crate::domain::waiter::WaiterName;
 use crate::engine::lane::Shared;
-use crate::engine::outcome::guard_of;
 use crate::store::{Commit, QueueGuard, Seen, SeenQueue};
 
 /// What must hold of the queue.
@@ -34,22 +33,6 @@ pub(in crate::engine) fn leaves(turn: Turn) -> Option<WaiterName> {
 pub(in crate::engine) fn may_hold_again(commit: &Commit, seen: &Seen) -> bool {
     let record = seen.record.as_ref().map(|(_, revision)| *revision);
     commit.queue != QueueGuard::None && record == commit.seen
-}
-
-impl Round<'_> {
-    /// Writes the record as it is, and nothing else; no request is taken up.
-    pub(super) fn fold_only_the_record(&mut self) -> Folded {
-        let guess = Standing::absent();
-        let standing = self.standing.as_ref().unwrap_or(&guess);
-        let now = self.shared.clock.when();
-        let fold = Fold::begin(self.resource, standing, self.timeline, now);
-        let (guard, seen) = (guard_of(standing), standing.revision());
-        let write = fold.rewriting().into_write();
-        Folded {
-            write: write.map(|write| (write, guard, seen)),
-            ..Folded::default()
-        }
-    }
 }
 
 impl Shared {

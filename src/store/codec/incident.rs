@@ -60,6 +60,7 @@ pub(super) fn to_message(incident: &Incident) -> pb::Incident {
             .unwrap_or_default(),
         last_digest: maybe_digest_bytes(incident.last_digest.as_ref()),
         expiry: seconds(incident.expiry),
+        unkept: incident.unkept,
     }
 }
 
@@ -101,6 +102,7 @@ pub(super) fn from_message(message: pb::Incident) -> Result<Incident, Invalid> {
         digest,
         evidence,
         more_evidence: 0,
+        unkept: message.unkept,
         state: match message.state.as_str() {
             "" => None,
             state => Some(field("state", StateName::parse(state))?),

@@ -6,7 +6,7 @@ use super::claim;
 use super::operation::{self, Before, version_number};
 use super::refer::{Names, numbered};
 use super::{at_most, exactly, field, less, mark, moment, nonce, nonce_bytes, plus, seconds};
-use crate::domain::claim::{OPEN_OPERATIONS_MAX, PAST_CLAIMS_MAX, RETURNED_OPERATIONS_MAX};
+use crate::domain::claim::{OPEN_OPERATIONS_MAX, PAST_CLAIMS_STORED_MAX, RETURNED_OPERATIONS_MAX};
 use crate::domain::ids::{
     Holder, IdentityName, IdentityValue, Kind, Nonce, OperationId, RequestId, ResourceId, StateName,
 };
@@ -30,7 +30,7 @@ pub(super) fn to_message(record: &Record) -> pb::Record {
     debug_assert!(record.identity.len() <= IDENTITY_NAMES_REMEMBERED_MAX);
     debug_assert!(record.past_rounds.len() <= PAST_ROUNDS_MAX);
     debug_assert!(record.open.len() <= OPEN_MAX);
-    debug_assert!(record.past_claims.len() <= PAST_CLAIMS_MAX);
+    debug_assert!(record.past_claims.len() <= PAST_CLAIMS_STORED_MAX);
     let mut visits: Vec<_> = record.visits.iter().collect();
     visits.sort_by_key(|(_, visit)| visit.entered);
     let last_round = record.round.iter().map(|round| round.nonce);
@@ -97,7 +97,11 @@ pub(super) fn from_message(message: pb::Record) -> Result<Record, Invalid> {
     )?;
     at_most("past_rounds", message.past_rounds.len(), PAST_ROUNDS_MAX)?;
     at_most("open", message.open.len(), OPEN_MAX)?;
-    at_most("past_claims", message.past_claims.len(), PAST_CLAIMS_MAX)?;
+    at_most(
+        "past_claims",
+        message.past_claims.len(),
+        PAST_CLAIMS_STORED_MAX,
+    )?;
     let visits = visits_from_messages(message.visits)?;
     let last_entered = visits.last().map_or(0, |(_, visit)| visit.entered);
     let mut states: Vec<StateName> = visits.iter().map(|(state, _)| state.clone()).collect();

@@ -11,7 +11,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::domain::claim::PAST_CLAIMS_MAX;
+use crate::domain::claim::PAST_CLAIMS_STORED_MAX;
 use crate::domain::decision::{IncidentId, Rule, Verdict};
 use crate::domain::digest::{Beside, ContentDigest, DigestScheme, FieldHashes};
 use crate::domain::ids::{
@@ -298,7 +298,7 @@ pub(super) fn records() -> impl Strategy<Value = Record> {
         (
             vec(operations(), 0..4),
             vec(open_operations(), 0..4),
-            vec(past_claims(), 0..=PAST_CLAIMS_MAX),
+            vec(past_claims(), 0..=PAST_CLAIMS_STORED_MAX),
             any::<u64>(),
             moments(),
             moments(),
@@ -363,7 +363,7 @@ pub(super) fn incidents() -> impl Strategy<Value = Incident> {
                 option::of("\\PC{1,20}"),
                 vec("(/[a-z~0é]{0,12}){0,2}", 0..4),
             ),
-            (any::<u32>(), 1..=u64::MAX),
+            (any::<u32>(), 1..=u64::MAX, any::<u32>()),
             (option::of(digests()), option::of(closings())),
         ),
     )
@@ -371,7 +371,7 @@ pub(super) fn incidents() -> impl Strategy<Value = Incident> {
             let (id, kind, resource, operation) = names;
             let (verdict, rule, explanation, time_ms) = found;
             let (first_digest, digest, evidence, state, expiry) = content;
-            let ((sender, fields), (again, last_ms), (last_digest, closing)) = since;
+            let ((sender, fields), (again, last_ms, unkept), (last_digest, closing)) = since;
             let sender = sender.map(|sender| Holder::parse(&sender).unwrap());
             let evidence = evidence.map(|(result, round)| Evidence {
                 result,
@@ -392,6 +392,7 @@ pub(super) fn incidents() -> impl Strategy<Value = Incident> {
                 digest,
                 evidence: evidence.into_iter().collect(),
                 more_evidence: 0,
+                unkept,
                 state,
                 sender,
                 fields,

@@ -201,6 +201,7 @@ fn an_empty_result_that_was_reported_differs_from_none() {
         digest: Some(ContentDigest::none()),
         evidence: Vec::new(),
         more_evidence: 0,
+        unkept: 0,
         state: None,
         sender: None,
         fields: Vec::new(),

@@ -61,6 +61,7 @@ fn incident(id: &str) -> Incident {
         digest: Some(ContentDigest::none()),
         evidence: Vec::new(),
         more_evidence: 0,
+        unkept: 0,
         state: None,
         sender: None,
         fields: Vec::new(),

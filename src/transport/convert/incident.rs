@@ -80,6 +80,7 @@ pub(crate) fn to_wire(incident: Incident) -> pb::Incident {
             reason: closing.reason.to_string(),
         }),
         last_digest: digest(incident.last_digest.as_ref()),
+        evidence_not_kept: i64::from(incident.unkept),
         evidence: incident
             .evidence
             .into_iter()

@@ -1,7 +1,7 @@
 //! What the judgement should say, written for reading: one request after another, the whole history at hand, no records,
 //! no revisions, no folds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 mod claims;
 
@@ -65,6 +65,8 @@ pub(super) struct Model {
     done: BTreeMap<OperationId, Done>,
     /// Claimed and not finished, in the order of their last claims.
     open: Vec<ModelOpen>,
+    /// Rounds of which it is forgotten what they claimed.
+    forgotten: BTreeSet<Nonce>,
 }
 
 impl Model {
@@ -128,6 +130,7 @@ impl Model {
     fn begin(&mut self, request: u8, nonce: Nonce, token: u64) {
         let highest = self.rounds.iter().map(|round| round.token).max();
         assert!(Some(token) > highest, "tokens must rise");
+        self.forget_what_rounds_claimed();
         self.rounds.push(ModelRound {
             nonce,
             request,

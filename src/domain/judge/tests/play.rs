@@ -8,7 +8,7 @@ use crate::domain::claim::Carried;
 use crate::domain::decision::{Decision, IncidentId, Snapshot};
 use crate::domain::explain::incident_ids;
 use crate::domain::ids::{Kind, Nonce, OperationId, ReservationId, ResourceId};
-use crate::domain::incident::{Evidence, Incident};
+use crate::domain::incident::{Evidence, Incident, KeptEvidence};
 use crate::domain::judge::{
     Answer, Ask, Draft, FOLD_WRITES_MAX, Fold, HeldRound, Judged, Law, RecordWrite,
     ReservationChange, Standing,
@@ -48,6 +48,8 @@ pub(super) struct Play {
     pub(super) incidents: BTreeMap<IncidentId, Incident>,
     nonces: u128,
     pub(super) when: When,
+    /// Whether an earlier commit may still arrive.
+    pub(super) settling: bool,
 }
 
 impl Play {
@@ -67,6 +69,7 @@ impl Play {
             apart: BTreeMap::new(),
             incidents: BTreeMap::new(),
             nonces: 0,
+            settling: false,
             when: When {
                 lag: Duration::ZERO,
                 wall_ms: 1_000,
@@ -96,9 +99,38 @@ impl Play {
 
     pub(super) fn fold(&mut self, standing: &Standing, asks: &[Ask]) -> Folded {
         self.when.wall_ms += 1;
-        let fold = Fold::begin(&self.resource, standing, self.timeline, self.when);
-        let mut fold = fold.under(&self.law);
-        let judged = asks.iter().map(|ask| fold.judge(ask)).collect();
+        let mut evidence = BTreeMap::new();
+        loop {
+            let fold = Fold::begin(&self.resource, standing, self.timeline, self.when);
+            let mut fold = fold.under(&self.law).knowing(&evidence);
+            if self.settling {
+                fold = fold.settling();
+            }
+            let judged = asks.iter().map(|ask| fold.judge(ask)).collect();
+            if fold.unread_evidence().is_empty() {
+                return Self::folded(fold, judged, standing);
+            }
+            let unread = fold.unread_evidence().iter();
+            evidence.extend(unread.map(|id| (id.clone(), self.evidence_of(id))));
+        }
+    }
+
+    /// What an incident keeps.
+    fn evidence_of(&self, id: &IncidentId) -> KeptEvidence {
+        let mut kept = KeptEvidence::default();
+        if let Some(incident) = self.incidents.get(id) {
+            for one in &incident.evidence {
+                let alone = Incident {
+                    evidence: vec![one.clone()],
+                    ..incident.clone()
+                };
+                kept.add(alone.part().unwrap());
+            }
+        }
+        kept
+    }
+
+    fn folded(fold: Fold<'_>, judged: Vec<Judged>, standing: &Standing) -> Folded {
         Folded {
             judged,
             absent: fold.absent().clone(),

@@ -1,0 +1,39 @@
+//! What is added to an answer after it was judged.
+
+use std::time::Duration;
+
+use super::Draft;
+use crate::domain::decision::Verdict;
+use crate::domain::judge::reserve::BUSY_RETRY_MIN;
+
+impl Draft {
+    /// The result that the request brought is not kept, for its incident is full.
+    pub(in crate::domain::judge) fn tell_unkept(&mut self) {
+        if let Some(decision) = self.decision.as_mut() {
+            decision.result_unkept = true;
+            decision.explanation.push_str(
+                "; the result that it brought is NOT kept, for the incident is full: it is only counted there",
+            );
+        }
+    }
+
+    /// Whether it shows a live round.
+    pub fn shows_live(&self) -> bool {
+        self.now.as_ref().is_some_and(|now| now.live.is_some())
+    }
+
+    /// Tells how long the live round really lasts, where that is known. The record knows only how much a renewal gives. While
+    /// somebody waits for the round's end there is no sense in waiting longer.
+    pub fn lasts(&mut self, left: Duration) {
+        let live = self.now.as_mut().and_then(|now| now.live.as_mut());
+        if let Some((_, _, at_most)) = live {
+            *at_most = left.min(*at_most);
+        }
+        if let Some(decision) = self.decision.as_mut()
+            && matches!(decision.verdict, Verdict::Busy | Verdict::InProgress)
+        {
+            let soon = |after: Duration| after.min(left.max(BUSY_RETRY_MIN));
+            decision.retry_after = decision.retry_after.map(soon);
+        }
+    }
+}
