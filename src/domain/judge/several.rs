@@ -151,10 +151,11 @@ impl Fold<'_> {
         if let Some(over) = self.request_over(ask.request, nonce) {
             return Some(answer(over));
         }
-        match self.comes_later(None)? {
-            Judged::Answered(later) => Some(answer(*later)),
-            other => unreachable!("nothing was judged here before, so that {other:?} is no answer"),
-        }
+        // Nothing was judged here before, so it is either its turn or an answer.
+        let Judged::Answered(later) = self.comes_later(None)? else {
+            return None;
+        };
+        Some(answer(*later))
     }
 }
 
