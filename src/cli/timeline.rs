@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::admin::AdminArgs;
-use super::exit::Exit;
+use super::exit::{self, Exit};
 use super::output;
 use super::session::{PrintingArgs, with_timeout};
 use super::table::Table;
@@ -20,8 +20,10 @@ const TOKEN_MAX: i64 = (1 << 53) - 1;
 pub(super) enum AdminCommand {
     /// Start a new timeline: the step that must follow each restore of etcd from a backup. All reservations end, older tokens
     /// are refused, and what was halted goes on. Safe to repeat
+    #[command(after_help = exit::of_a_question(&[]))]
     StartTimeline(StartArgs),
     /// Show which timeline is in force, whether it is halted and why, and which were started
+    #[command(after_help = exit::of_a_question(&[10]))]
     Timeline(TimelineArgs),
 }
 

@@ -154,6 +154,8 @@ pub(super) struct Model {
     /// Every value that was ever in force.
     ever: BTreeSet<(usize, String)>,
     rounds: Vec<Round>,
+    /// Rounds of which it is forgotten what they claimed.
+    forgotten: BTreeSet<Nonce>,
     done: BTreeMap<u8, Done>,
     open: Vec<Open>,
 }
@@ -178,6 +180,7 @@ impl Model {
             values: Values::new(),
             ever: BTreeSet::new(),
             rounds: Vec::new(),
+            forgotten: BTreeSet::new(),
             done: BTreeMap::new(),
             open: Vec::new(),
         };
@@ -267,7 +270,7 @@ impl Model {
             return Said::Error("outcome_event");
         }
         if letter.old {
-            return Said::Told(told(Verdict::Expired, Rule::TooOld).alerting(true));
+            return Said::Told(self.too_old(letter));
         }
         let (at, event) = match self.fits(letter) {
             Ok((at, event)) => (at, event.clone()),
@@ -302,6 +305,14 @@ impl Model {
             self.end(nonce, false);
         }
         Said::Told(first)
+    }
+
+    /// Refused unjudged; whoever would send it again for ever is told that the matter is settled.
+    pub(super) fn too_old(&self, letter: &Letter) -> Told {
+        let event = self.event_named(&letter.event);
+        let settled = event.is_some_and(|(_, event)| event.keeps_retrying);
+        let too_old = told(Verdict::Expired, Rule::TooOld);
+        too_old.settled_if(settled).alerting(true)
     }
 
     /// The resource is held by another.

@@ -223,7 +223,7 @@ impl Model {
             }
         }
         if letter.old && before.as_ref().is_none_or(|open| open.returned) {
-            return Said::Told(told(Verdict::Expired, Rule::TooOld).alerting(true));
+            return Said::Told(self.too_old(letter));
         }
         let (at, event) = match self.fits(letter) {
             Ok((at, event)) => (at, event.clone()),
@@ -287,11 +287,30 @@ impl Model {
         if last.nonce == round {
             return &last.claims;
         }
-        let one = before.iter().rev().filter(|past| past.claims.len() == 1);
-        let mut remembered = one.take(PAST_CLAIMS_MAX);
-        remembered
-            .find(|past| past.nonce == round)
+        let mut one = before.iter().filter(|past| past.claims.len() == 1);
+        one.find(|past| past.nonce == round && !self.forgotten.contains(&round))
             .map_or(&[], |past| &past.claims)
+    }
+
+    /// Before a round begins, only so much stays known of those before it: all that is open, and the newest of the others.
+    pub(super) fn forget_what_rounds_claimed(&mut self) {
+        let Some((last, before)) = self.rounds.split_last() else {
+            return;
+        };
+        if last.claims.len() != 1 {
+            return;
+        }
+        let settled = before.iter().filter(|past| {
+            let is_open = |open: &Open| {
+                open.round == past.nonce && past.claims[0] == open.letter.id && !open.returned
+            };
+            past.claims.len() == 1
+                && !self.forgotten.contains(&past.nonce)
+                && !self.open.iter().any(is_open)
+        });
+        let settled: Vec<Nonce> = settled.map(|past| past.nonce).collect();
+        let too_many = settled.len().saturating_sub(PAST_CLAIMS_MAX - 1);
+        self.forgotten.extend(&settled[..too_many]);
     }
 
     /// The result of an effect, by the round of its claim alone.

@@ -75,6 +75,7 @@ impl Model {
     pub(super) fn begin(&mut self, request: u8, nonce: Nonce, token: u64) {
         let highest = self.rounds.iter().map(|round| round.token).max();
         assert!(Some(token) > highest, "tokens must rise");
+        self.forget_what_rounds_claimed();
         self.rounds.push(Round {
             nonce,
             request,
