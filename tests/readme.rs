@@ -458,6 +458,7 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| content | {CONTENT_BYTES_MAX/1048576} MiB (only its digest is kept), {LEVELS_MAX} levels of JSON |",
         "| result | body {RESULT_BODY_BYTES_MAX/1024} KiB, {HEADERS_MAX} headers of {HEADERS_BYTES_MAX/1024} KiB together |",
         "| reservation TTL | {TTL_SECONDS_MIN} s to {TTL_SECONDS_MAX/3600} h, {TTL_SECONDS_DEFAULT} s if absent |",
+        "| resources in one reservation | {TOGETHER_MAX} |",
         "| rounds whose end is remembered | the last and {PAST_ROUNDS_MAX} before it |",
         "| rounds of which it is remembered what they claimed | the last, {PAST_CLAIMS_MAX} before it, and those whose claim is still open |",
         "| attempts that begin without a person, with `rerun_if_interrupted` | {CLAIM_ATTEMPTS_MAX} |",
@@ -465,7 +466,7 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| operations remembered after they were given back | {RETURNED_OPERATIONS_MAX} |",
         "| reason and name of whoever resolves | {REASON_BYTES_MAX}; {HOLDER_BYTES_MAX} bytes |",
         "| requests folded into one commit | {FOLD_REQUESTS_MAX} |",
-        "| requests waiting in one lane | {LANE_QUEUE_MAX} |",
+        "| requests waiting in one lane; reservations of several that wait for it | {LANE_QUEUE_MAX}; {LANE_QUEUE_MAX} |",
         "| `wait`; calls that wait | {WAIT_MAX} s; {WAITERS_MAX}, a further one is answered at once |",
         "| entries of queues made and removed by one write; TTL of the session that they hang on | {WAITERS_PER_WRITE_MAX}; \
          {SESSION_SECONDS} s |",

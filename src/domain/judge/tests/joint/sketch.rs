@@ -10,9 +10,9 @@ mod file;
 /// The identity names that there are.
 pub(super) const NAMES: [&str; 2] = ["a", "b"];
 /// Most states of a machine.
-const STATES_MAX: usize = 6;
+const SKETCHED_STATES_MAX: usize = 6;
 /// Most events of a machine.
-const EVENTS_MAX: usize = 14;
+const SKETCHED_EVENTS_MAX: usize = 14;
 
 /// What an event does to the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ fn manners() -> impl Strategy<Value = Manners> {
         any::<bool>(),
         prop::bool::weighted(0.3),
         0..6_u8,
-        prop::option::weighted(0.25, (0..STATES_MAX, 0..3_u8)),
+        prop::option::weighted(0.25, (0..SKETCHED_STATES_MAX, 0..3_u8)),
     )
         .prop_map(
             |(
@@ -149,8 +149,8 @@ pub(super) struct Extra {
 
 fn extra() -> impl Strategy<Value = Extra> {
     (
-        prop::collection::vec(0..STATES_MAX, 1..3),
-        prop::option::weighted(0.6, 0..STATES_MAX),
+        prop::collection::vec(0..SKETCHED_STATES_MAX, 1..3),
+        prop::option::weighted(0.6, 0..SKETCHED_STATES_MAX),
         [0..5_u8, 0..5_u8],
     )
         .prop_map(|(from, to, roles)| Extra { from, to, roles })
@@ -214,11 +214,11 @@ impl Event {
 /// A first version: a row of states, the last one final, with events that lead along it, and further ones at random.
 pub(super) fn sketches() -> impl Strategy<Value = Sketch> {
     (
-        2..=STATES_MAX,
+        2..=SKETCHED_STATES_MAX,
         prop::collection::vec(extra(), 0..6),
-        prop::collection::vec(manners(), EVENTS_MAX),
+        prop::collection::vec(manners(), SKETCHED_EVENTS_MAX),
         any::<bool>(),
-        prop::collection::vec(0..5_u8, STATES_MAX),
+        prop::collection::vec(0..5_u8, SKETCHED_STATES_MAX),
     )
         .prop_map(|(count, extras, manners, born_with, roles)| {
             let mut manners = manners.into_iter();
@@ -277,11 +277,17 @@ pub(super) struct Revised {
 
 pub(super) fn revised() -> impl Strategy<Value = Revised> {
     (
-        prop::collection::vec(prop::option::weighted(0.2, manners()), EVENTS_MAX),
-        prop::option::weighted(0.4, 0..STATES_MAX),
-        prop::option::weighted(0.3, (0..STATES_MAX, 0..STATES_MAX)),
-        prop::option::weighted(0.4, 0..EVENTS_MAX),
-        prop::option::weighted(0.3, (2..EVENTS_MAX, prop::option::of(0..EVENTS_MAX))),
+        prop::collection::vec(prop::option::weighted(0.2, manners()), SKETCHED_EVENTS_MAX),
+        prop::option::weighted(0.4, 0..SKETCHED_STATES_MAX),
+        prop::option::weighted(0.3, (0..SKETCHED_STATES_MAX, 0..SKETCHED_STATES_MAX)),
+        prop::option::weighted(0.4, 0..SKETCHED_EVENTS_MAX),
+        prop::option::weighted(
+            0.3,
+            (
+                2..SKETCHED_EVENTS_MAX,
+                prop::option::of(0..SKETCHED_EVENTS_MAX),
+            ),
+        ),
     )
         .prop_map(
             |(manners, rename_state, merge, rename_event, drop_event)| Revised {
