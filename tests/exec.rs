@@ -113,27 +113,30 @@ impl Bench {
             .await
     }
 
-    async fn client(&self) -> CoordinationServiceClient<tonic::transport::Channel> {
-        let address = format!("http://{}", self.address);
-        CoordinationServiceClient::connect(address).await.unwrap()
-    }
-
     async fn inspect(&self, id: &str) -> Snapshot {
-        let resource = Some(Resource {
-            kind: "job".into(),
-            id: id.into(),
-        });
-        let answer = self
-            .client()
-            .await
-            .inspect(InspectRequest { resource })
-            .await;
-        answer.unwrap().into_inner().snapshot.unwrap()
+        inspect(&self.address, id).await
     }
 
     async fn held(&self) -> bool {
         self.inspect("nightly").await.live_token != 0
     }
+}
+
+async fn client(address: &str) -> CoordinationServiceClient<tonic::transport::Channel> {
+    let address = format!("http://{address}");
+    CoordinationServiceClient::connect(address).await.unwrap()
+}
+
+async fn inspect(address: &str, id: &str) -> Snapshot {
+    let resource = Some(Resource {
+        kind: "job".into(),
+        id: id.into(),
+    });
+    let answer = client(address)
+        .await
+        .inspect(InspectRequest { resource })
+        .await;
+    answer.unwrap().into_inner().snapshot.unwrap()
 }
 
 /// A process that does not outlive its test.
@@ -200,10 +203,24 @@ impl Exec {
         .unwrap()
     }
 
+    fn children(&self) -> String {
+        let pid = self.pid.as_raw_nonzero();
+        std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap()
+    }
+
+    /// The command and the guard have ended; who has not been reaped does not run.
+    async fn children_are_gone(&self) {
+        until("its children are gone", SOON, || async {
+            let children = self.children();
+            let mut children = children.split_whitespace().map(pid_of);
+            (!children.any(runs)).then_some(())
+        })
+        .await;
+    }
+
     /// Its guard, which is a child of it.
     fn guard(&self) -> Pid {
-        let pid = self.pid.as_raw_nonzero();
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        let children = self.children();
         let guard = children.split_whitespace().find(|child| {
             let words = std::fs::read_to_string(format!("/proc/{child}/cmdline"));
             words.unwrap_or_default().contains("exec-guard")
@@ -489,7 +506,7 @@ async fn a_loss_that_is_told_stops_the_command_at_once() {
             reservation_id,
             nothing_done: false,
         };
-        bench.client().await.release(request).await.unwrap();
+        client(&bench.address).await.release(request).await.unwrap();
         gone("the command", command).await;
         let said = exec.ended().await;
         assert_eq!(said.exit, 12, "{}", said.err);
@@ -499,6 +516,40 @@ async fn a_loss_that_is_told_stops_the_command_at_once() {
             "{}",
             said.err
         );
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_whose_answer_is_lost_is_used_or_taken_back() {
+    bounded(async {
+        for gives_up in [false, true] {
+            let mut bench = Bench::start().await;
+            let proxy = Proxy::to(bench.address.parse().unwrap());
+            let direct = std::mem::replace(&mut bench.address, proxy.url().replace("http://", ""));
+            let words = ["--ttl", "1h", "--once", "k"];
+            proxy.drop_replies();
+            let exec = bench.begin(&words, r#"echo ran >> "$LOG""#);
+            until("it is held", SOON, || async {
+                let now = inspect(&direct, "nightly").await;
+                (now.live_token != 0).then_some(())
+            })
+            .await;
+            if gives_up {
+                exec.signal(Signal::TERM);
+            }
+            proxy.heal();
+            let said = exec.ended().await;
+            let wanted = if gives_up { (143, "") } else { (0, "ran\n") };
+            assert_eq!((said.exit, &*bench.log()), wanted, "{}", said.err);
+            bench.address = direct;
+            assert!(!bench.held().await, "gives up: {gives_up}");
+            // Nothing was done, so it may be: nobody has to be asked.
+            let again = bench.run(&words, r#"echo again >> "$LOG""#).await;
+            assert_eq!(again.exit, 0, "{}", again.err);
+            let wanted = if gives_up { "again\n" } else { "ran\n" };
+            assert_eq!(bench.log(), wanted);
+        }
     })
     .await;
 }
@@ -742,6 +793,87 @@ async fn a_command_reads_from_the_terminal_and_what_stops_it_there_reaches_it_on
         })
         .await;
         assert_eq!(bench.log(), "read typed\nINT\ncode 6\nthen more\n");
+    })
+    .await;
+}
+
+/// Whether a process is stopped, as a shell's `jobs` would tell.
+async fn is_stopped(pid: Pid) {
+    let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    until("it is stopped", SOON, || async {
+        let stat = std::fs::read_to_string(&stat).ok()?;
+        stat.rsplit_once(')')?
+            .1
+            .trim()
+            .starts_with('T')
+            .then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_stopped_and_goes_on_as_one_also_when_it_reads_from_the_terminal() {
+    bounded(async {
+        for reads in ["", "read x < /dev/tty;"] {
+            let bench = Bench::start().await;
+            let script = format!(
+                "echo $PPID $$ > $DIR/pids.part; mv $DIR/pids.part $DIR/pids; {reads} touch $DIR/read
+                while [ ! -e $DIR/stop ]; do sleep 0.02; done; echo end >> $LOG"
+            );
+            let file = bench.path("script");
+            std::fs::write(&file, script).unwrap();
+            let shell = "bash --norc --noprofile --noediting -i";
+            let mut terminal = in_a_terminal(&bench, shell);
+            let mut keys = terminal.input.take().unwrap();
+            let line = format!("$BIN exec job nightly -- sh {}\n", file.display());
+            keys.write_all(line.as_bytes()).unwrap();
+            there(bench.path("pids")).await;
+            let pids = std::fs::read_to_string(bench.path("pids")).unwrap();
+            let (exec, command) = pids.split_once(' ').unwrap();
+            if !reads.is_empty() {
+                keys.write_all(b"typed\n").unwrap();
+            }
+            there(bench.path("read")).await;
+            // Ctrl-Z.
+            keys.write_all(b"\x1a").unwrap();
+            is_stopped(pid_of(command)).await;
+            is_stopped(pid_of(exec)).await;
+            assert!(bench.held().await, "the sidecar holds it meanwhile");
+            // The shell has the terminal again; what it is told is not read by the command.
+            keys.write_all(b"echo shell >> $LOG\n").unwrap();
+            until("the shell", SOON, || async { (bench.log() == "shell\n").then_some(()) }).await;
+            std::fs::write(bench.path("stop"), "").unwrap();
+            keys.write_all(b"fg\n").unwrap();
+            keys.write_all(b"echo code $? >> $LOG\n").unwrap();
+            let all = "shell\nend\ncode 0\n";
+            until(all, SOON, || async { (bench.log() == all).then_some(()) }).await;
+            keys.write_all(b"exit\n").unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_want_to_wait_until_a_result_is_stored_is_told_that_it_is_not_known() {
+    bounded(async {
+        let mut bench = Bench::start().await;
+        let proxy = Proxy::to(bench.address.parse().unwrap());
+        bench.address = proxy.url().replace("http://", "");
+        let script = r#"echo up; cat; echo ran >> "$LOG""#;
+        let mut exec = bench.begin(&["--ttl", "1h", "--once", "k"], script);
+        assert_eq!(exec.line().await, "up");
+        proxy.cut();
+        drop(exec.input.take());
+        until("its end", SOON, || async {
+            (bench.log() == "ran\n").then_some(())
+        })
+        .await;
+        // Before that, the signal is the command's.
+        exec.children_are_gone().await;
+        exec.signal(Signal::TERM);
+        let said = exec.ended().await;
+        assert_eq!(said.exit, 75, "{}", said.err);
+        assert!(said.err.contains("ended with 0"), "{}", said.err);
     })
     .await;
 }

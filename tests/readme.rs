@@ -228,6 +228,15 @@ async fn the_claim_shown_is_completed_once_and_replayed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_commands_shown_run_while_held_and_once() {
+    let sidecar = Sidecar::start().await;
+    let said = sidecar.run("exec").await;
+    assert!(said.starts_with("migrating under token "), "{said}");
+    assert_eq!(sidecar.run("exec once").await, "backing up\n");
+    sidecar.0.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_machine_commands_run_as_shown_and_the_machine_shown_is_sound() {
     let script = marked("machines");
     let said =
@@ -495,6 +504,8 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| machine file | {FILE_BYTES_MAX/1024} KiB, {STATES_MAX} states, {EVENTS_MAX} events |",
         "| kinds with a machine in force; names and former digest rules that all versions of one remember | {MACHINES_MAX}; {SUCCESSORS_MAX} |",
         "| log lines of one kind of trouble | {LINES_MAX} a second, the rest counted |",
+        "| `exec`: grace if none is given; at most; killed before the bound; by its guard | a sixth of the TTL, {GRACE_DEFAULT_MAX} s; \
+         a third; {KILL_MARGIN} ms; {GUARD_MARGIN} ms |",
     ];
     assert_eq!(rows, told.map(filled));
 }

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::itself;
 use super::program::Program;
+use super::signals::code_of;
 use super::start::{Report, Started};
 use crate::engine::Boottime;
 
@@ -39,6 +40,16 @@ pub(super) enum End {
     Exited(u8),
     /// By this signal.
     Killed(i32),
+}
+
+impl End {
+    /// As a shell shows it.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Exited(code) => code,
+            Self::Killed(number) => code_of(number),
+        }
+    }
 }
 
 /// A command that runs.

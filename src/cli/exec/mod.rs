@@ -153,13 +153,16 @@ impl ExecArgs {
         };
         let mut signals = Signals::listen()
             .map_err(|error| Trouble::failed(format!("cannot listen to signals: {error}")))?;
-        let wanted = self.wanted(&program).await?;
         let terminal = Terminal::open();
+        let wanted = tokio::select! {
+            wanted = self.wanted(&program) => wanted?,
+            signal = signals.next_to_end(&terminal) => return Ok(Ending::quiet(signals::code(signal))),
+        };
         let granted = tokio::select! {
             granted = wanted.reserve() => granted?,
             signal = signals.next_to_end(&terminal) => {
                 wanted.take_back().await;
-                return Ok(Ending::quiet(signals::code(signal.as_raw())));
+                return Ok(Ending::quiet(signals::code(signal)));
             }
         };
         let round = match granted {
@@ -181,7 +184,7 @@ impl ExecArgs {
             once: self.once.map(|key| (key, self.on_failure)),
             addr: self.addr.to_string(),
         };
-        Box::pin(run.until_its_end(signals, terminal)).await
+        Box::pin(run.carry_out(signals, terminal)).await
     }
 
     async fn wanted(&self, program: &Program) -> Result<Wanted, Trouble> {

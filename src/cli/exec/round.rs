@@ -63,7 +63,11 @@ impl Round {
 impl Wanted {
     /// Asks for it. A lost answer is asked for again: else what was granted would be held by nobody.
     pub(super) async fn reserve(&self) -> Result<Answer, Trouble> {
-        let until = Boottime::now().plus(self.wait);
+        self.reserve_within(self.wait).await
+    }
+
+    async fn reserve_within(&self, wait: Duration) -> Result<Answer, Trouble> {
+        let until = Boottime::now().plus(wait);
         let mut asked = 1;
         loop {
             match self.ask(until.left()).await {
@@ -101,7 +105,7 @@ impl Wanted {
     /// Whoever asked does not want it any more, and does not know whether it was granted: the same request tells.
     pub(super) async fn take_back(&self) {
         let taken_back = async {
-            if let Ok(Answer::Granted(round)) = self.ask(Duration::ZERO).await {
+            if let Ok(Answer::Granted(round)) = self.reserve_within(Duration::ZERO).await {
                 self.release(&round.id, Effect::None).await;
             }
         };

@@ -1,5 +1,7 @@
 //! A command that runs under a reservation, from its start to the reservation's end.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 
 use super::super::exit::Exit;
@@ -14,7 +16,7 @@ use super::keeping::Keeping;
 use super::limits::Limits;
 use super::program::Program;
 use super::round::{Effect, Round, Wanted};
-use super::signals::{self, Signals};
+use super::signals::Signals;
 use super::start::Started;
 use super::terminal::{Terminal, Then};
 use crate::engine::Boottime;
@@ -22,6 +24,9 @@ use crate::engine::Boottime;
 /// Taken out of the command's environment, for they say what *this* command is to do: one that calls `exec` itself must not take
 /// its caller's key or further resources for its own.
 const NOT_PASSED_ON: [&str; 2] = ["FENCEPOST_ONCE_KEY", "FENCEPOST_ALSO"];
+
+/// How long the sidecar may take to be told of the end of a command once somebody wants us to end, too.
+const LAST_CHANCE: Duration = Duration::from_secs(1);
 
 /// All that a run needs.
 #[derive(Debug)]
@@ -46,10 +51,10 @@ struct Over {
 
 impl Run {
     /// Runs it, and tells the sidecar what came of it.
-    pub(super) async fn until_its_end(
+    pub(super) async fn carry_out(
         self,
-        signals: Signals,
-        terminal: Terminal,
+        mut signals: Signals,
+        mut terminal: Terminal,
     ) -> Result<Ending, Trouble> {
         let id = &self.round.id;
         // Asking may have taken so long, or the machine have slept, that nothing is left to run in.
@@ -61,7 +66,14 @@ impl Run {
         let mut keeping = Keeping::start(&self.wanted.session, id.clone(), self.round.bound);
         let over = match self.begin() {
             Ok((running, guard, alarm)) => self
-                .until_it_ends(running, &guard, &alarm, &mut keeping, signals, terminal)
+                .until_it_ends(
+                    running,
+                    &guard,
+                    &alarm,
+                    &mut keeping,
+                    &mut signals,
+                    &mut terminal,
+                )
                 .await
                 .map(|over| (over, guard)),
             Err(error) => {
@@ -71,7 +83,19 @@ impl Run {
         };
         let (over, guard) = over?;
         guard.dismiss();
-        Ok(self.tell(over, &keeping).await)
+        // A result is told for as long as it can be; whoever does not want to wait for that says so.
+        let code = over.end.code();
+        let given_up = async {
+            signals.next_to_end(&terminal).await;
+            tokio::time::sleep(LAST_CHANCE).await;
+        };
+        tokio::select! {
+            ending = self.tell(over, &keeping) => Ok(ending),
+            () = given_up => Ok(Ending::saying(
+                Exit::Unknown.number(),
+                format!("the command ended with {code}, and the sidecar may not have been told"),
+            )),
+        }
     }
 
     fn begin(&self) -> std::io::Result<(Running, Guard, Alarm)> {
@@ -105,8 +129,8 @@ impl Run {
         guard: &Guard,
         alarm: &Alarm,
         keeping: &mut Keeping,
-        mut signals: Signals,
-        mut terminal: Terminal,
+        signals: &mut Signals,
+        terminal: &mut Terminal,
     ) -> Result<Over, Trouble> {
         let mut bound = self.round.bound;
         let mut lost = None;
@@ -185,10 +209,7 @@ impl Run {
             self.wanted.release(id, Effect::None).await;
             return self.program.refused(error).into();
         }
-        let code = match over.end {
-            End::Exited(code) => code,
-            End::Killed(number) => signals::code(number),
-        };
+        let code = over.end.code();
         let taken = matches!(over.end, End::Exited(0))
             || matches!(
                 (over.end, &self.once),

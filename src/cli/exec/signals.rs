@@ -68,7 +68,12 @@ impl Signals {
 }
 
 /// What a process answers that a signal ended.
-pub(super) fn code(number: i32) -> u8 {
+pub(super) fn code(signal: Signal) -> u8 {
+    code_of(signal.as_raw())
+}
+
+/// The same, by the signal's number.
+pub(super) fn code_of(number: i32) -> u8 {
     u8::try_from(SIGNAL_CODE_BASE + number).unwrap_or(u8::MAX)
 }
 
@@ -98,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_signal_ends_with_what_a_shell_shows() {
-        assert_eq!(code(Signal::KILL.as_raw()), 137);
-        assert_eq!(code(Signal::TERM.as_raw()), 143);
+        assert_eq!(code(Signal::KILL), 137);
+        assert_eq!(code(Signal::TERM), 143);
     }
 }

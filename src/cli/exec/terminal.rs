@@ -90,11 +90,11 @@ impl Terminal {
     }
 
     /// The command has ended, and is not reaped yet. Whoever comes after us in a script may want to read.
-    pub(super) fn take_back(self, group: Pid) {
-        let Some(file) = self.file.filter(|_| self.lent) else {
+    pub(super) fn take_back(&mut self, group: Pid) {
+        let Some(file) = self.file.as_ref().filter(|_| self.lent) else {
             return;
         };
-        if !tcgetpgrp(&file).is_ok_and(|foreground| foreground == group) {
+        if !tcgetpgrp(file).is_ok_and(|foreground| foreground == group) {
             return;
         }
         // Who asks from the background is stopped, so somebody in the foreground has to ask.
