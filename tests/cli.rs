@@ -467,8 +467,15 @@ async fn a_flag_may_come_as_a_variable_and_wins_over_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn help_names_the_exit_codes_that_the_command_has() {
-    let cases: [(&[&str], &[u8]); 7] = [
-        (&["--help"], &[0, 1, 2, 10, 11, 12, 13, 65, 69, 70, 75, 78]),
+    let cases: [(&[&str], &[u8]); 8] = [
+        (
+            &["--help"],
+            &[0, 1, 2, 10, 11, 12, 13, 14, 65, 69, 70, 75, 78, 126, 127],
+        ),
+        (
+            &["exec", "--help"],
+            &[2, 10, 11, 12, 14, 65, 69, 70, 75, 126, 127],
+        ),
         (
             &["transition", "--help"],
             &[0, 2, 10, 11, 12, 65, 69, 70, 75],

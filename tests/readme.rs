@@ -228,6 +228,15 @@ async fn the_claim_shown_is_completed_once_and_replayed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_commands_shown_run_while_held_and_once() {
+    let sidecar = Sidecar::start().await;
+    let said = sidecar.run("exec").await;
+    assert!(said.starts_with("migrating under token "), "{said}");
+    assert_eq!(sidecar.run("exec once").await, "backing up\n");
+    sidecar.0.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_machine_commands_run_as_shown_and_the_machine_shown_is_sound() {
     let script = marked("machines");
     let said =
@@ -363,7 +372,7 @@ fn the_table_of_exit_codes_is_that_of_the_help() {
     let (_, told) = help.split_once("Exit codes:").unwrap();
     let shown = codes(&marked("exit codes"));
     assert_eq!(shown, codes(told));
-    assert_eq!(shown.len(), 12);
+    assert_eq!(shown.len(), 15);
 }
 
 #[test]
@@ -501,6 +510,8 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| a TLS file; a password | {TLS_FILE_BYTES_MAX/1048576} MiB; {PASSWORD_BYTES_MAX} bytes |",
         "| times that a request is sent again while etcd has too much to do | {TURNED_AWAY_MAX} |",
         "| log lines of one kind of trouble | {LINES_MAX} a second, the rest counted |",
+        "| `exec`: grace if none is given; at most; killed before the bound; by its guard | a sixth of the TTL, {GRACE_DEFAULT_MAX} s; \
+         a third; {KILL_MARGIN} ms; {GUARD_MARGIN} ms |",
     ];
     assert_eq!(rows, told.map(filled));
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::proto::v1::Advice;
 
 /// Every exit code and what it means.
-const MEANINGS: [(u8, &str); 12] = [
+const MEANINGS: [(u8, &str); 15] = [
     (0, "PROCEED or ACKNOWLEDGE; or there was nothing to judge"),
     (
         1,
@@ -18,6 +18,10 @@ const MEANINGS: [(u8, &str); 12] = [
     (
         13,
         "lookup: the operation was never seen; incidents: there is no such incident; explain: nothing is known of it",
+    ),
+    (
+        14,
+        "exec: what was to run once was begun and its end is not known; a person decides",
     ),
     (
         65,
@@ -33,6 +37,11 @@ const MEANINGS: [(u8, &str); 12] = [
         "the outcome is unknown or the time ran out: ask again with the same ids",
     ),
     (78, "serve, dev: the configuration is wrong"),
+    (126, "exec: the command cannot be run"),
+    (
+        127,
+        "exec: there is no such command; any other code is that of the command that was run",
+    ),
 ];
 
 /// The exit codes of a sidecar, as its `--help` tells them.
@@ -63,10 +72,15 @@ pub(super) fn of_writing() -> String {
     told(|code| [0, 2, 70].contains(&code))
 }
 
+/// The exit codes of a command that only `exec` starts.
+pub(super) fn of_its_own() -> String {
+    told(|code| [0, 2, 70].contains(&code))
+}
+
 fn told(wanted: impl Fn(u8) -> bool) -> String {
     let mut text = "Exit codes:".to_owned();
     for (code, meaning) in MEANINGS.iter().filter(|(code, _)| wanted(*code)) {
-        text.push_str(&format!("\n  {code:>2}  {meaning}"));
+        text.push_str(&format!("\n {code:>3}  {meaning}"));
     }
     text
 }
@@ -88,6 +102,8 @@ pub(super) enum Exit {
     Abandon,
     /// `lookup`, `incidents`, `explain`: nothing is known of it.
     NeverSeen,
+    /// `exec`: begun, and its end is not known.
+    Interrupted,
     /// The request can never work.
     Invalid,
     /// Nobody answers, or the answer is "not now"; nothing was done.
@@ -109,6 +125,7 @@ impl Exit {
             Self::Refuse => 11,
             Self::Abandon => 12,
             Self::NeverSeen => 13,
+            Self::Interrupted => 14,
             Self::Invalid => 65,
             Self::Unavailable => 69,
             Self::Failed => 70,

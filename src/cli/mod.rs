@@ -5,6 +5,7 @@ mod admin;
 mod counts;
 mod demo;
 mod digest;
+mod exec;
 mod exit;
 mod explain;
 mod incidents;
@@ -64,6 +65,18 @@ enum Command {
     /// Hold reservations for as long as this command runs, and tell what becomes of them
     #[command(after_help = exit::of_a_question(&[12]))]
     Hold(stream::HoldArgs),
+    /// Run a command for only as long as a resource is held; with --once, only if it has never been run
+    #[command(after_help = exec::HELP)]
+    Exec(Box<exec::ExecArgs>),
+    /// Become the command of an `exec`
+    #[command(hide = true, after_help = exit::of_its_own())]
+    ExecStart(exec::StartArgs),
+    /// Kill the command of an `exec` that is gone
+    #[command(hide = true, after_help = exit::of_its_own())]
+    ExecGuard(exec::GuardArgs),
+    /// Give the terminal back after an `exec`
+    #[command(hide = true, after_help = exit::of_its_own())]
+    ExecTerminal(exec::TerminalArgs),
     /// End a reservation
     #[command(after_help = exit::of_a_question(&[]))]
     Release(reservation::ReleaseArgs),
@@ -175,6 +188,13 @@ async fn run(command: Command) -> ExitCode {
         Command::Reserve(args) => args.run().await,
         Command::Renew(args) => args.renew().await,
         Command::Hold(args) => args.run().await,
+        Command::Exec(args) => match args.run().await {
+            Ok(code) => return code.into(),
+            Err(trouble) => Err(trouble),
+        },
+        Command::ExecStart(args) => args.run(),
+        Command::ExecGuard(args) => args.run().await,
+        Command::ExecTerminal(args) => args.run(),
         Command::Release(args) => args.run().await,
         Command::Transition(args) => args.run().await,
         Command::Fence(args) => args.run().await,
@@ -219,8 +239,10 @@ mod tests {
                     continue;
                 };
                 let mut variable = format!("FENCEPOST_{}", flag.to_uppercase().replace('-', "_"));
-                if (name, flag) == ("demo", "addr") {
-                    variable = "FENCEPOST_DEMO_ADDR".to_owned();
+                match (name, flag) {
+                    ("demo", "addr") => variable = "FENCEPOST_DEMO_ADDR".to_owned(),
+                    ("exec", "once") => variable = "FENCEPOST_ONCE_KEY".to_owned(),
+                    _ => {}
                 }
                 // `serve` and `dev` read their variables together with all other settings.
                 let told = argument
@@ -250,6 +272,25 @@ mod tests {
                 assert!(argument.get_help().is_some(), "{id} of `{name}`");
             }
             queue.extend(command.get_subcommands().cloned());
+        }
+    }
+
+    #[test]
+    fn no_flag_reads_what_exec_tells_its_command() {
+        let told: Vec<&str> = crate::config::variables_of_exec().collect();
+        assert_eq!(told.len(), 5);
+        let mut queue = vec![Cli::command()];
+        while let Some(command) = queue.pop() {
+            for argument in command.get_arguments() {
+                let name = argument.get_env().and_then(|name| name.to_str());
+                let read = name.is_some_and(|name| told.contains(&name));
+                assert!(!read, "{name:?} of `{}`", command.get_name());
+            }
+            queue.extend(command.get_subcommands().cloned());
+        }
+        for name in told {
+            let set = [(name.into(), "x".into())].into();
+            assert!(crate::config::unknown_variables(&set).is_empty(), "{set:?}");
         }
     }
 

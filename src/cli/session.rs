@@ -20,7 +20,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) struct CallTimeout(Duration);
 
 impl CallTimeout {
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Takes a duration with its unit.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         let span = span(text)?;
         if span < Duration::from_millis(1) || span > TIMEOUT_MAX {
             return Err("must lie between 1ms and 24h".into());

@@ -21,7 +21,7 @@ use setting::{
     INCIDENT_RETENTION, LISTEN, LOG_FORMAT, LOG_LEVEL, MACHINES, RETENTION, Reading,
 };
 pub use setting::{Faults, Setting, Sources};
-pub use variables::unknown as unknown_variables;
+pub use variables::{told_by_exec as variables_of_exec, unknown as unknown_variables};
 
 /// The settings, by the name that flags and variables share.
 pub mod settings {

@@ -12,10 +12,12 @@ const CLIENT_VARIABLES: &[&str] = &[
     "FENCEPOST_AFTER_REVISION",
     "FENCEPOST_ALSO",
     "FENCEPOST_ATTEMPT",
+    "FENCEPOST_BUSY_CODE",
     "FENCEPOST_BY",
     "FENCEPOST_DEMO_ADDR",
     "FENCEPOST_DIGEST",
     "FENCEPOST_DONE",
+    "FENCEPOST_DONE_CODE",
     "FENCEPOST_EVENT",
     "FENCEPOST_EVEN_IF_ENDED",
     "FENCEPOST_EVEN_IF_RUNNING",
@@ -23,6 +25,7 @@ const CLIENT_VARIABLES: &[&str] = &[
     "FENCEPOST_FORCE",
     "FENCEPOST_FORMAT",
     "FENCEPOST_FROM",
+    "FENCEPOST_GRACE",
     "FENCEPOST_HOLDER",
     "FENCEPOST_IDENTITY",
     "FENCEPOST_INCLUDE",
@@ -32,6 +35,8 @@ const CLIENT_VARIABLES: &[&str] = &[
     "FENCEPOST_NOTHING_DONE",
     "FENCEPOST_NOT_DONE",
     "FENCEPOST_ONCE",
+    "FENCEPOST_ONCE_KEY",
+    "FENCEPOST_ON_FAILURE",
     "FENCEPOST_OPEN",
     "FENCEPOST_OPERATION",
     "FENCEPOST_OPERATION_TIME",
@@ -57,6 +62,14 @@ const CLIENT_VARIABLES: &[&str] = &[
     "FENCEPOST_VALIDATE_ONLY",
     "FENCEPOST_WAIT",
 ];
+/// What `exec` tells the command that it runs. No flag reads them.
+const TOLD_BY_EXEC: [&str; 5] = [
+    "FENCEPOST_HELD_ATTEMPT",
+    "FENCEPOST_HELD_ID",
+    "FENCEPOST_HELD_KIND",
+    "FENCEPOST_HELD_RESERVATION",
+    "FENCEPOST_HELD_TOKEN",
+];
 /// How all our variables begin.
 const PREFIX: &str = "FENCEPOST_";
 /// A name further than this from a known one is no slip of the pen, in letters,
@@ -70,7 +83,8 @@ pub fn unknown(environment: &BTreeMap<OsString, OsString>) -> Vec<String> {
     environment
         .iter()
         .filter_map(|(name, value)| Some((name.to_str()?, value.to_str().unwrap_or_default())))
-        .filter(|(name, _)| name.starts_with(PREFIX) && !known().any(|known| known == *name))
+        .filter(|(name, _)| name.starts_with(PREFIX))
+        .filter(|(name, _)| !known().chain(told_by_exec()).any(|known| known == *name))
         .filter(|(name, value)| !is_service_link(name, value))
         .map(|(name, _)| match nearest(name) {
             Some(near) => format!("{name} is not read by anything; did you mean {near}?"),
@@ -79,6 +93,12 @@ pub fn unknown(environment: &BTreeMap<OsString, OsString>) -> Vec<String> {
         .collect()
 }
 
+/// What `exec` tells the command that it runs.
+pub fn told_by_exec() -> impl Iterator<Item = &'static str> {
+    TOLD_BY_EXEC.iter().copied()
+}
+
+/// Beside what is told by `exec`, which is of no use to set and so is never what a slip of the pen meant.
 fn known() -> impl Iterator<Item = &'static str> {
     VARIABLES.iter().chain(CLIENT_VARIABLES).copied()
 }

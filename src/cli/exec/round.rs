@@ -1,0 +1,196 @@
+//! What is asked of the sidecar: the reservation, its end, and what came of the command.
+
+use std::time::Duration;
+
+use super::super::exit::Exit;
+use super::super::session::Session;
+use super::super::trouble::Trouble;
+use super::keeping::{Keeping, safe_for};
+use crate::engine::Boottime;
+use crate::proto::v1::{
+    Decision, ReleaseRequest, Reservation, ReserveRequest, Resource, Result as Stored,
+    TransitionRequest,
+};
+
+/// How often a reservation is asked for whose answers are lost.
+const ASKS_MAX: u32 = 3;
+/// How long between two questions that are the same.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(300);
+/// How long a release may take. It only spares others the rest of the TTL.
+const RELEASE_WITHIN: Duration = Duration::from_secs(3);
+
+/// The reservation that a command needs.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) session: Session,
+    pub(super) request: ReserveRequest,
+    pub(super) wait: Duration,
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// It is ours.
+    Granted(Round),
+    /// It is not.
+    Not(Box<Decision>),
+}
+
+/// A reservation that was granted.
+#[derive(Debug)]
+pub(super) struct Round {
+    /// Names it.
+    pub(super) id: String,
+    /// Its fencing token.
+    pub(super) token: i64,
+    /// Which attempt at its operation it is; 0 without one.
+    pub(super) attempt: i32,
+    /// Until when it is certainly held.
+    pub(super) bound: Boottime,
+}
+
+impl Round {
+    fn new(reservation: Reservation, asked: Boottime) -> Self {
+        Self {
+            bound: asked.plus(safe_for(&reservation)),
+            id: reservation.reservation_id,
+            token: reservation.token,
+            attempt: reservation.attempt,
+        }
+    }
+}
+
+impl Wanted {
+    /// Asks for it. A lost answer is asked for again: else what was granted would be held by nobody.
+    pub(super) async fn reserve(&self) -> Result<Answer, Trouble> {
+        self.reserve_within(self.wait).await
+    }
+
+    async fn reserve_within(&self, wait: Duration) -> Result<Answer, Trouble> {
+        let until = Boottime::now().plus(wait);
+        let mut asked = 1;
+        loop {
+            match self.ask(until.left()).await {
+                Err(trouble) if trouble.exit == Exit::Unknown && asked < ASKS_MAX => {
+                    asked += 1;
+                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn ask(&self, wait: Duration) -> Result<Answer, Trouble> {
+        let wire = Some(wait).filter(|wait| !wait.is_zero());
+        let request = ReserveRequest {
+            wait: wire
+                .map(prost_types::Duration::try_from)
+                .transpose()
+                .map_err(|_| Trouble::usage("--wait is too long; the most is 10m"))?,
+            ..self.request.clone()
+        };
+        let sent = Boottime::now();
+        let call = async {
+            let request = self.session.ask_waiting(request, wait);
+            self.session.client().reserve(request).await
+        };
+        let answer = self.session.answer(call).await?;
+        match (answer.reservation, answer.decision) {
+            (Some(reservation), _) => Ok(Answer::Granted(Round::new(reservation, sent))),
+            (None, Some(decision)) => Ok(Answer::Not(Box::new(decision))),
+            (None, None) => Err(Trouble::failed("the sidecar's answer has no decision")),
+        }
+    }
+
+    /// Whoever asked does not want it any more, and does not know whether it was granted: the same request tells.
+    pub(super) async fn take_back(&self) {
+        let taken_back = async {
+            if let Ok(Answer::Granted(round)) = self.reserve_within(Duration::ZERO).await {
+                self.release(&round.id, Effect::None).await;
+            }
+        };
+        // If that fails, it runs out.
+        let _ = tokio::time::timeout(RELEASE_WITHIN, taken_back).await;
+    }
+
+    /// Ends the reservation. Answers whether that was heard; else it runs out.
+    pub(super) async fn release(&self, reservation: &str, effect: Effect) -> bool {
+        let request = ReleaseRequest {
+            reservation_id: reservation.to_owned(),
+            nothing_done: effect == Effect::None,
+        };
+        let released = async {
+            while let Err(trouble) = self.release_once(&request).await {
+                if !may_be_asked_again(&trouble) {
+                    return false;
+                }
+                tokio::time::sleep(ASK_AGAIN_AFTER).await;
+            }
+            true
+        };
+        tokio::time::timeout(RELEASE_WITHIN, released).await == Ok(true)
+    }
+
+    async fn release_once(&self, request: &ReleaseRequest) -> Result<(), Trouble> {
+        let request = self.session.ask(request.clone());
+        let mut client = self.session.client();
+        self.session.answer(client.release(request)).await?;
+        Ok(())
+    }
+
+    /// Stores how the command ended, and ends the reservation with that. Asked again for as long as that is held: a result must not
+    /// be lost because a sidecar starts anew.
+    pub(super) async fn complete(
+        &self,
+        round: &Round,
+        code: u8,
+        keeping: &Keeping,
+    ) -> Result<Decision, Trouble> {
+        let request = TransitionRequest {
+            resource: self.request.resource.clone(),
+            reservation_id: round.id.clone(),
+            result: Some(Stored {
+                code: code.into(),
+                ..Stored::default()
+            }),
+            ..TransitionRequest::default()
+        };
+        let mut client = self.session.client();
+        loop {
+            let call = client.transition(self.session.ask(request.clone()));
+            let within = keeping.standing().bound.left().max(RELEASE_WITHIN);
+            let answer = match tokio::time::timeout(within, self.session.answer(call)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(self.session.trouble(&tonic::Status::cancelled("too late"))),
+            };
+            match answer {
+                Ok(answer) => {
+                    return answer
+                        .decision
+                        .ok_or_else(|| Trouble::failed("the sidecar's answer has no decision"));
+                }
+                Err(trouble) if !may_be_asked_again(&trouble) => return Err(trouble),
+                Err(trouble) if keeping.standing().bound.left().is_zero() => return Err(trouble),
+                Err(_) => tokio::time::sleep(ASK_AGAIN_AFTER).await,
+            }
+        }
+    }
+
+    /// What it is about.
+    pub(super) fn resource(&self) -> Resource {
+        self.request.resource.clone().unwrap_or_default()
+    }
+}
+
+/// What is known of a claimed operation's effect when its reservation is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// It has not begun.
+    None,
+    /// It may have been done, in part or as a whole.
+    Unknown,
+}
+
+fn may_be_asked_again(trouble: &Trouble) -> bool {
+    matches!(trouble.exit, Exit::Unknown | Exit::Unavailable)
+}

@@ -1,0 +1,254 @@
+//! A command that runs under a reservation, from its start to the reservation's end.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::super::exit::Exit;
+use super::super::output::say;
+use super::super::trouble::{Trouble, plain};
+use super::OnFailure;
+use super::alarm::Alarm;
+use super::answers::{Ending, how_to_resolve, stored};
+use super::child::{End, Event, Running};
+use super::guard::Guard;
+use super::keeping::Keeping;
+use super::limits::Limits;
+use super::program::Program;
+use super::round::{Effect, Round, Wanted};
+use super::signals::Signals;
+use super::start::Started;
+use super::terminal::{Terminal, Then};
+use crate::engine::Boottime;
+
+/// Taken out of the command's environment, for they say what *this* command is to do: one that calls `exec` itself must not take
+/// its caller's key or further resources for its own.
+const NOT_PASSED_ON: [&str; 2] = ["FENCEPOST_ONCE_KEY", "FENCEPOST_ALSO"];
+
+/// How long the sidecar may take to be told of the end of a command once somebody wants us to end, too.
+const LAST_CHANCE: Duration = Duration::from_secs(1);
+
+/// All that a run needs.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) wanted: Wanted,
+    pub(super) round: Round,
+    pub(super) program: Program,
+    pub(super) limits: Limits,
+    /// The key, and what becomes of it.
+    pub(super) once: Option<(String, OnFailure)>,
+    pub(super) addr: String,
+}
+
+/// The command has ended.
+#[derive(Debug)]
+struct Over {
+    end: End,
+    started: Started,
+    /// Why it was told to stop, if it was.
+    lost: Option<String>,
+}
+
+impl Run {
+    /// Runs it, and tells the sidecar what came of it.
+    pub(super) async fn carry_out(
+        self,
+        mut signals: Signals,
+        mut terminal: Terminal,
+    ) -> Result<Ending, Trouble> {
+        let id = &self.round.id;
+        // Asking may have taken so long, or the machine have slept, that nothing is left to run in.
+        if self.limits.stop_at(self.round.bound).left().is_zero() {
+            self.wanted.release(id, Effect::None).await;
+            let said = "not run: the answer came too late, the reservation is as good as over";
+            return Ok(Ending::saying(Exit::Abandon.number(), said));
+        }
+        let mut keeping = Keeping::start(&self.wanted.session, id.clone(), self.round.bound);
+        let over = match self.begin() {
+            Ok((running, guard, alarm)) => self
+                .until_it_ends(
+                    running,
+                    &guard,
+                    &alarm,
+                    &mut keeping,
+                    &mut signals,
+                    &mut terminal,
+                )
+                .await
+                .map(|over| (over, guard)),
+            Err(error) => {
+                self.wanted.release(id, Effect::None).await;
+                return Ok(self.program.refused(&error).into());
+            }
+        };
+        let (over, guard) = over?;
+        guard.dismiss();
+        // A result is told for as long as it can be; whoever does not want to wait for that says so.
+        let code = over.end.code();
+        let given_up = async {
+            signals.next_to_end(&terminal).await;
+            tokio::time::sleep(LAST_CHANCE).await;
+        };
+        tokio::select! {
+            ending = self.tell(over, &keeping) => Ok(ending),
+            () = given_up => Ok(Ending::saying(
+                Exit::Unknown.number(),
+                format!("the command ended with {code}, and the sidecar may not have been told"),
+            )),
+        }
+    }
+
+    fn begin(&self) -> std::io::Result<(Running, Guard, Alarm)> {
+        let alarm = Alarm::new()?;
+        let guard = Guard::start(self.round.bound)?;
+        let running = Running::start(&self.program, &self.variables(), &NOT_PASSED_ON)?;
+        guard.over(running.group());
+        Ok((running, guard, alarm))
+    }
+
+    /// What the command is told. None of the names is that of a flag, which a command that calls `fencepost` would take for it.
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let resource = self.wanted.resource();
+        let mut variables = vec![
+            ("FENCEPOST_HELD_TOKEN", self.round.token.to_string()),
+            ("FENCEPOST_HELD_RESERVATION", self.round.id.clone()),
+            ("FENCEPOST_HELD_KIND", resource.kind),
+            ("FENCEPOST_HELD_ID", resource.id),
+            ("FENCEPOST_ADDR", self.addr.clone()),
+        ];
+        if self.once.is_some() {
+            variables.push(("FENCEPOST_HELD_ATTEMPT", self.round.attempt.to_string()));
+        }
+        variables
+    }
+
+    /// Passes signals on, and stops the command in time if the reservation is not renewed.
+    async fn until_it_ends(
+        &self,
+        mut running: Running,
+        guard: &Guard,
+        alarm: &Alarm,
+        keeping: &mut Keeping,
+        signals: &mut Signals,
+        terminal: &mut Terminal,
+    ) -> Result<Over, Trouble> {
+        let mut bound = self.round.bound;
+        let mut lost = None;
+        // While it may run: when it is told to stop. Once it was: when it is killed.
+        let mut due = Some(self.limits.stop_at(bound));
+        let end = loop {
+            let moment = due.unwrap_or(bound);
+            tokio::select! {
+                // Whoever goes on after a stop or a suspend looks at the clock before anything else goes on.
+                biased;
+                event = running.next() => match event {
+                    Event::Ended(end) => break end,
+                    Event::Stopped(by) => {
+                        if terminal.stopped(running.group(), by) == Then::Continue {
+                            running.signal(Signal::CONT);
+                        }
+                    }
+                },
+                () = keeping.changed() => {
+                    let standing = keeping.standing();
+                    // What comes after it was told to stop does not make that undone.
+                    if lost.is_some() {
+                        continue;
+                    }
+                    bound = standing.bound;
+                    guard.tell(bound);
+                    due = Some(self.limits.stop_at(bound));
+                    if let Some(why) = standing.lost {
+                        due = Some(self.stop(&running, bound, &why));
+                        lost = Some(why);
+                    }
+                },
+                rung = alarm.until(moment), if due.is_some() => {
+                    rung.map_err(|error| Trouble::failed(format!("the clock fails: {error}")))?;
+                    if lost.is_some() {
+                        running.signal(Signal::KILL);
+                        due = None;
+                    } else {
+                        let why = "it was not renewed in time".to_owned();
+                        due = Some(self.stop(&running, bound, &why));
+                        lost = Some(why);
+                    }
+                },
+                signal = signals.next() => {
+                    if signal == Signal::CONT {
+                        terminal.continued(running.group());
+                    }
+                    running.signal(signal);
+                },
+            }
+        };
+        terminal.take_back(running.group());
+        let left_behind = Boottime::now().plus(self.limits.grace());
+        let until = due.map_or(bound, |due| left_behind.min(due));
+        let started = running.finish(until).await;
+        Ok(Over { end, started, lost })
+    }
+
+    /// Tells it to stop; answers when it is killed.
+    fn stop(&self, running: &Running, bound: Boottime, why: &str) -> Boottime {
+        let name = self.program.name();
+        say(&format!(
+            "fencepost: the reservation is lost ({}); {name} is told to stop\n",
+            plain(why)
+        ));
+        running.signal(Signal::TERM);
+        // One that was stopped would not notice.
+        running.signal(Signal::CONT);
+        self.limits.kill_at(Boottime::now(), bound)
+    }
+
+    /// Ends the reservation, with the operation if there is one, and says how that went.
+    async fn tell(&self, over: Over, keeping: &Keeping) -> Ending {
+        let id = &self.round.id;
+        if let Started::Not(error) = &over.started {
+            self.wanted.release(id, Effect::None).await;
+            return self.program.refused(error).into();
+        }
+        let code = over.end.code();
+        let taken = matches!(over.end, End::Exited(0))
+            || matches!(
+                (over.end, &self.once),
+                (End::Exited(_), Some((_, OnFailure::Record)))
+            );
+        if over.lost.is_none() && taken && self.once.is_some() {
+            return match self.wanted.complete(&self.round, code, keeping).await {
+                Ok(decision) => stored(&decision, code),
+                Err(trouble) => Ending::saying(
+                    trouble.exit.number(),
+                    format!(
+                        "the command ended with {code}, and it is not known whether that was stored: {}",
+                        trouble.message
+                    ),
+                ),
+            };
+        }
+        let released = self.wanted.release(id, Effect::Unknown).await;
+        let open = self.once.as_ref().map(|(key, on_failure)| {
+            if *on_failure == OnFailure::Rerun {
+                return format!("{} may be run again", plain(key));
+            }
+            let resource = self.wanted.resource();
+            let place = plain(&format!("{} {}", resource.kind, resource.id));
+            how_to_resolve(&place, &plain(key))
+        });
+        if over.lost.is_some() {
+            let mut said =
+                format!("the reservation was lost while the command ran; it ended with {code}");
+            said.extend(open.map(|open| format!("; {open}")));
+            return Ending::saying(Exit::Abandon.number(), said);
+        }
+        match open {
+            Some(open) => Ending::saying(code, format!("the command ended with {code}; {open}")),
+            None if released => Ending::quiet(code),
+            None => Ending::saying(
+                code,
+                "the sidecar was not told that the command has ended; the reservation runs out by itself",
+            ),
+        }
+    }
+}
