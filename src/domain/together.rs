@@ -49,6 +49,11 @@ impl Together {
         &self.0
     }
 
+    /// The same, to be kept.
+    pub fn shared(&self) -> Arc<[ResourceId]> {
+        Arc::clone(&self.0)
+    }
+
     /// The first of them, which names the round.
     pub fn lead(&self) -> &ResourceId {
         self.0.first().expect("they are two or more")

@@ -31,14 +31,7 @@ impl Engine {
         let sent = progress.clone();
         let work = async move {
             let resource = ask.resource.clone();
-            let lease = match patience {
-                // Only what is to be granted is refused then, and that shows when it is judged.
-                Patience::None if engine.shared.leases.strained() => None,
-                // One that is ready costs nothing. Else it is taken only when it is to be granted.
-                Patience::None => engine.shared.leases.take_ready(ask.ttl)?,
-                // Of many who wait at most one is granted anything.
-                Patience::Waits(_) | Patience::Over(_) => None,
-            };
+            let lease = engine.shared.leases.brought_along(ask.ttl, patience)?;
             let ask = Ask::Reserve(ask, random_nonce(), lease);
             let asked = engine.ask(&resource, ask, sent.clone(), patience);
             match asked.await? {

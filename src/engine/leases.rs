@@ -18,6 +18,7 @@ use super::holds::Strain;
 use super::pace::Pace;
 use super::spent_leases::SpentLeases;
 use super::tasks::Tasks;
+use super::ticket::Patience;
 use crate::domain::ids::Nonce;
 use crate::domain::record::LeaseId;
 use crate::domain::request::Ttl;
@@ -89,9 +90,20 @@ impl Leases {
         leases
     }
 
-    /// Whether a lease would be refused now, however many there are.
-    pub(super) fn strained(&self) -> bool {
-        self.strain.is_on()
+    /// The lease that a question takes along, if any.
+    pub(super) fn brought_along(
+        &self,
+        ttl: Ttl,
+        patience: Patience,
+    ) -> Result<Option<LeaseId>, Fault> {
+        match patience {
+            // Only what is to be granted is refused then, and that shows when it is judged.
+            Patience::None if self.strain.is_on() => Ok(None),
+            // One that is ready costs nothing. Else it is taken only when it is to be granted.
+            Patience::None => self.take_ready(ttl),
+            // Of many who wait at most one is granted anything.
+            Patience::Waits(_) | Patience::Over(_) => Ok(None),
+        }
     }
 
     /// A lease that will keep the promise of this TTL from now on. Costs no request when one is ready. None is had while held

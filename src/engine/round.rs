@@ -395,7 +395,8 @@ impl<'a> Round<'a> {
             Ok((MemberOutcome::Overtaken(seen, _), _)) => {
                 // An earlier try under the same guards either shows in what was just read, or can never be applied.
                 let was_unsettled = std::mem::take(&mut self.unsettled);
-                self.unsettled = was_unsettled && may_hold_again(&commit, &seen);
+                self.unsettled =
+                    was_unsettled && may_hold_again(std::slice::from_ref(&commit), [&*seen]);
                 self.overtaken += 1;
                 let next = self.learn(*seen, looked_for);
                 if was_unsettled {

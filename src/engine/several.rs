@@ -13,7 +13,7 @@ use self::question::Question;
 use super::facade::{Caller, Engine, Reserved, judged, random_nonce};
 use super::fault::Fault;
 use super::holding::{began_now, granted};
-use super::ticket::Progress;
+use super::ticket::{Patience, Progress};
 use crate::domain::decision::Decision;
 use crate::domain::ids::ReservationId;
 use crate::domain::judge::Answer;
@@ -26,6 +26,16 @@ impl Engine {
         ask: ReserveTogether,
         caller: Caller,
     ) -> Result<Reserved, Fault> {
+        self.reserve_together_once(ask, Patience::None, caller)
+            .await
+    }
+
+    pub(super) async fn reserve_together_once(
+        &self,
+        ask: ReserveTogether,
+        patience: Patience,
+        caller: Caller,
+    ) -> Result<Reserved, Fault> {
         self.admit(caller)?;
         let progress = Progress::default();
         // Whoever leaves before anything was sent must not keep lanes from others.
@@ -34,11 +44,11 @@ impl Engine {
         let (engine, sent) = (self.clone(), progress.clone());
         let work = async move {
             let together = ask.together.clone();
-            let lease = engine.shared.leases.take(ask.ttl).await?;
             let mut question = Question::Reserve {
+                lease: engine.shared.leases.brought_along(ask.ttl, patience)?,
                 ask,
                 nonce: random_nonce(),
-                lease,
+                patience,
             };
             let settled = {
                 let mut joint = Joint::new(&engine.shared, &sent);

@@ -32,6 +32,7 @@ use crate::domain::decision::Decision;
 use crate::domain::ids::{Holder, OperationId, ResourceId};
 use crate::domain::judge::{Answer, Ask, OperationState};
 use crate::domain::request::{Lookup, Purpose, Reserve, Ride, Transition};
+use crate::domain::together::ReserveTogether;
 use crate::domain::waiter::{self, WaitingCall};
 use until::{Heard, WaitsFor, heard};
 
@@ -107,9 +108,10 @@ impl Waiting {
         }
     }
 
-    /// A place among those who wait, if there is one.
-    fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).try_acquire_owned().ok()
+    /// Places among those who wait, one for each resource that is waited for, if there are so many.
+    fn places(&self, many: usize) -> Option<OwnedSemaphorePermit> {
+        let many = u32::try_from(many).ok()?;
+        Arc::clone(&self.places).try_acquire_many_owned(many).ok()
     }
 
     /// The bell of an operation, if it is followed already; what rings from now on is heard.
@@ -257,9 +259,31 @@ impl Engine {
         let who = who(ask.holder.as_ref(), WaitingCall::Reserve);
         let waits_for = WaitsFor {
             operation,
-            resource: Some((ask.resource.clone(), who)),
+            resources: Some((Arc::from([ask.resource.clone()]), who)),
         };
         let once = |caller, patience| Box::pin(self.reserve_once(ask.clone(), patience, caller));
+        let heard = |reserved: &Reserved| heard(&reserved.decision);
+        let answered = self.until_settled(waits_for, wait, caller, once, heard);
+        answered.await.map(waited_for)
+    }
+
+    /// As [`Engine::reserve_together`]; while one of the resources is busy, waits for its turn at all of them, at most so long.
+    pub async fn reserve_together_or_wait(
+        &self,
+        ask: ReserveTogether,
+        wait: Duration,
+        caller: Caller,
+    ) -> Result<Reserved, Fault> {
+        if wait.is_zero() {
+            return self.reserve_together(ask, caller).await;
+        }
+        let who = who(ask.holder.as_ref(), WaitingCall::Reserve);
+        let waits_for = WaitsFor {
+            operation: None,
+            resources: Some((ask.together.shared(), who)),
+        };
+        let once =
+            |caller, patience| Box::pin(self.reserve_together_once(ask.clone(), patience, caller));
         let heard = |reserved: &Reserved| heard(&reserved.decision);
         let answered = self.until_settled(waits_for, wait, caller, once, heard);
         answered.await.map(waited_for)
@@ -302,7 +326,7 @@ impl Engine {
         let queues = ask.reservation.is_none() && ask.purpose == Purpose::Commit;
         let who = || who(ask.sender.as_ref(), WaitingCall::Transition);
         let waits_for = WaitsFor {
-            resource: queues.then(|| (ask.resource.clone(), who())),
+            resources: queues.then(|| (Arc::from([ask.resource.clone()]), who())),
             ..only(subject)
         };
         let once = |caller, patience| self.transition_once(ask.clone(), patience, caller);
@@ -359,7 +383,7 @@ impl Engine {
 fn only(operation: Subject) -> WaitsFor {
     WaitsFor {
         operation: Some(operation),
-        resource: None,
+        resources: None,
     }
 }
 

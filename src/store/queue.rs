@@ -4,19 +4,22 @@
 //! too, under the guard that it was not written since the write before. So a write that arrives late is never applied, and
 //! after an unknown outcome the same write again tells the truth.
 
+use std::sync::Arc;
+
 use etcd_client::proto::PbKeyValue;
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 
 use super::codec;
 use super::commit::SeenQueue;
-use super::error::StoreError;
+use super::error::{NotApplied, StoreError};
+use super::failure::not_applied;
 use super::link::Store;
 use super::session::Repeat;
 use super::txn::{as_etcd, entry, get_first, malformed, one_value, seen_first};
 use super::watch::{News, Watch};
 use crate::domain::ids::{Nonce, ResourceId};
 use crate::domain::record::LeaseId;
-use crate::domain::token::Revision;
+use crate::domain::token::{Revision, Timeline};
 use crate::domain::waiter::{Place, Waiter, WaiterName};
 
 /// Most entries that one write makes and removes together. With the key of the session they stay within what etcd takes.
@@ -33,6 +36,8 @@ pub struct WaitSession {
     pub lease: LeaseId,
     /// When entries were last written. `None`: never.
     pub written: Option<Revision>,
+    /// The timeline in which it was opened. With that one it ends.
+    pub timeline: Timeline,
 }
 
 /// One who is to be entered into the queues of resources, into all of them or none.
@@ -41,7 +46,7 @@ pub struct Entering {
     /// By this name.
     pub name: WaiterName,
     /// Which.
-    pub resources: Vec<ResourceId>,
+    pub resources: Arc<[ResourceId]>,
     /// Who.
     pub waiter: Waiter,
 }
@@ -77,6 +82,17 @@ impl Store {
     ) -> Result<SessionWrite, StoreError> {
         let keys = self.keys();
         let (known, timeline_key) = (self.known(), self.timeline_key());
+        if known.timeline() != session.timeline {
+            let reason = NotApplied::TimelineMoved;
+            return Err(not_applied(
+                reason,
+                "the session is of another timeline, and its entries are gone",
+            ));
+        }
+        if let Some(halt) = known.halt() {
+            // Whoever starts a timeline removes all entries, and must find none that was made meanwhile.
+            return Err(not_applied(NotApplied::Halted(halt), halt.to_string()));
+        }
         let session_key = keys.wait_session(session.name);
         let on_lease = || Some(PutOptions::new().with_lease(session.lease.0));
         let build = || {

@@ -81,7 +81,7 @@ impl Calls {
         let caller = origin.caller_waiting(wait);
         let reserved = match ask {
             Reserving::New(ask) => engine.reserve_or_wait(ask, wait, caller).await?,
-            Reserving::Together(ask) => engine.reserve_together(ask, caller).await?,
+            Reserving::Together(ask) => engine.reserve_together_or_wait(ask, wait, caller).await?,
             Reserving::Ride(ask) => engine.ride_or_wait(*ask, wait, caller).await?,
         };
         Ok(answer::reserved(reserved))

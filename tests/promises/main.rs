@@ -33,6 +33,8 @@ mod once;
 mod one_commit;
 mod operators;
 mod queue;
+mod queue_several;
+mod queue_troubles;
 mod restores;
 mod restores_seen;
 mod retention;

@@ -1,5 +1,6 @@
 //! Replies about several resources that are lost, and requests that arrive late: nothing is ever held in part.
 
+use etcd_client::GetOptions;
 use fencepost::domain::decision::{Layer, Rule, Verdict};
 use fencepost::domain::record::PAST_ROUNDS_MAX;
 
@@ -222,7 +223,29 @@ async fn while_the_outcome_is_unknown_all_lanes_stand_still_and_then_go_on(backe
     assert_eq!(whole_at_every_revision(&backend, &[&all]).await, 1);
 }
 
+async fn several_that_come_with_a_lease_that_has_ended_get_another(backend: Backend) {
+    let [one, two] = backend.sidecars().await;
+    let mut raw = backend.raw().await;
+    // The lease of a round that was released is the first to serve again.
+    let [warm, a, b] = fresh_resources();
+    let round = one.hold(&reserve(&warm)).await;
+    let family = format!("{}h/", backend.prefix());
+    let keys = Some(GetOptions::new().with_prefix());
+    let gone = raw.get(family.clone(), keys.clone()).await.unwrap();
+    let gone = gone.kvs()[0].lease();
+    one.release(&round.id).await;
+    raw.lease_revoke(gone).await.unwrap();
+    let grant = one.hold_together(&together(&[a.clone(), b.clone()])).await;
+    for resource in [&a, &b] {
+        assert_eq!(two.live(resource).await, Some(grant.token));
+    }
+    let held = raw.get(family, keys).await.unwrap();
+    assert!(held.kvs().iter().all(|key| key.lease() != gone));
+    assert!(one.renew(&grant.id).await.grant.is_some());
+}
+
 engines! {
+    several_that_come_with_a_lease_that_has_ended_get_another,
     a_grant_of_several_whose_reply_was_lost_is_given_when_it_is_asked_for_again,
     a_grant_of_several_that_arrives_late_takes_nothing_from_a_later_holder,
     a_grant_of_several_that_arrives_after_its_round_is_over_takes_nothing,

@@ -357,6 +357,20 @@ impl Sidecar {
         tokio::spawn(async move { engine.reserve_or_wait(ask, wait, caller()).await })
     }
 
+    /// A Reserve of several resources that waits.
+    pub(crate) fn together_waiting(
+        &self,
+        ask: &ReserveTogether,
+        wait: Duration,
+        patience: Duration,
+    ) -> Waiting<Reserved> {
+        let (engine, ask) = (self.engine.clone(), ask.clone());
+        tokio::spawn(async move {
+            let asked = engine.reserve_together_or_wait(ask, wait, caller_for(patience));
+            asked.await
+        })
+    }
+
     /// A Lookup that waits.
     pub(crate) fn lookup_waiting(
         &self,

@@ -7,6 +7,7 @@ use crate::domain::ids::{Nonce, ReservationId, ResourceId};
 use crate::domain::record::LeaseId;
 use crate::domain::request::{Left, Reserve};
 use crate::domain::together::{Company, ReserveTogether};
+use crate::domain::waiter::Place;
 
 /// The resources of one round, each in a fold of its own, in order: the first leads.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub enum Concerted {
     },
     /// An answer; nothing is written.
     Answer(Box<Draft>),
+    /// All of them would be granted, and no lease was brought; nothing was taken up.
+    Unleased,
     /// The round has other resources than these.
     Incomplete,
     /// It can never work as asked.
@@ -39,10 +42,38 @@ pub enum Concerted {
     },
 }
 
+impl Concerted {
+    /// Whether it is to write something.
+    pub fn writes(&self) -> bool {
+        match self {
+            Self::Commit { .. } | Self::Unleased => true,
+            Self::Answer(_) | Self::Incomplete | Self::Unfit { .. } => false,
+        }
+    }
+}
+
 impl<'a> Several<'a> {
     /// Folds in which nothing was judged yet, in the order of their resources.
     pub fn new(lead: Fold<'a>, others: Vec<Fold<'a>>) -> Self {
         Self { lead, others }
+    }
+
+    /// For a caller who has this place in the queue of each. `waits`: what it goes on waiting at is not told to it now.
+    #[must_use]
+    pub fn placed(mut self, place: Option<Place>, waits: bool) -> Self {
+        for fold in std::iter::once(&mut self.lead).chain(&mut self.others) {
+            fold.place = place;
+            fold.caller_waits = waits;
+        }
+        self
+    }
+
+    /// Puts the record of the lead and nothing else: an earlier commit for all of them may still arrive, and once this one went
+    /// through, it no longer can, for it rests on that record as it was. One that is not there yet is begun, and says nothing.
+    pub fn settling(self) -> Vec<Option<RecordWrite>> {
+        let lead = self.lead.settling().into_joint_write();
+        let others = self.others.into_iter().map(|_| None);
+        std::iter::once(lead).chain(others).collect()
     }
 
     /// The other resources of a round, if it is live and this its lead.
@@ -54,8 +85,13 @@ impl<'a> Several<'a> {
         }
     }
 
-    /// Takes all of them; the nonce names the round if it is granted, on this lease.
-    pub fn reserve(mut self, ask: &ReserveTogether, nonce: Nonce, lease: LeaseId) -> Concerted {
+    /// Takes all of them; the nonce names the round if it is granted, on this lease. `None`: none is taken before it is needed.
+    pub fn reserve(
+        mut self,
+        ask: &ReserveTogether,
+        nonce: Nonce,
+        lease: Option<LeaseId>,
+    ) -> Concerted {
         // The lead speaks for a round that is there already.
         if let Some((round, _)) = self.lead.live_round() {
             let draft = if round.nonce == nonce {
@@ -79,6 +115,9 @@ impl<'a> Several<'a> {
                 return refused;
             }
         }
+        let Some(lease) = lease else {
+            return Concerted::Unleased;
+        };
         let each = |fold: &mut Fold<'_>| {
             let alone = Reserve {
                 resource: fold.resource.clone(),

@@ -180,7 +180,9 @@ impl Fold<'_> {
             }
             None if terms.is_some_and(Terms::passes_holders) => None,
             None => {
+                // One that goes on waiting would come again if it were told so all the same.
                 let instead = terms.and_then(Terms::advice_if_held);
+                let instead = instead.filter(|_| !self.caller_waits);
                 let Some((round, _)) = self.live_round() else {
                     return self.move_comes_later(instead);
                 };

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::lines::Offer;
 use super::view::View;
 use super::{Boottime, Pace, Queues};
 use crate::domain::ids::ResourceId;
-use crate::domain::waiter::Place;
 use crate::engine::waiting::until_recheck;
 
 /// How long the news that a resource is held may come after those that somebody has left its queue, before it is looked at.
@@ -61,12 +61,11 @@ impl Follower {
         }
     }
 
-    /// Wakes one whenever it is the turn of one who waits here. Looks itself where what was heard leaves a doubt, and now and
+    /// Says who is to be handed the resource, so that whoever waits here is woken when it is its turn. Looks itself where what was heard leaves a doubt, and now and
     /// then, for a watch may be silent.
     async fn hand_on(&self, view: &Mutex<View>) {
         let mut recheck = Boottime::now().plus(until_recheck());
         let mut doubted: Option<Boottime> = None;
-        let mut last: Option<(Place, u64)> = None;
         let mut pace = Pace::new();
         loop {
             let in_doubt = lock(view).in_doubt();
@@ -88,19 +87,17 @@ impl Follower {
                     }
                 }
             }
-            let (turn, changes) = {
-                let view = lock(view);
-                (view.turn(), view.changes())
+            let mut view = lock(view);
+            let mut lines = self.queues.lock();
+            if lines.was_handed_on(&self.resource, view.changes()) {
+                view.handed_on();
+            }
+            let offer = Offer {
+                first: view.turn(),
+                changes: view.changes(),
             };
-            let Some(first) = turn else { continue };
-            // Who has asked and was turned away asks again only after something new.
-            let but = last
-                .filter(|(_, then)| *then == changes)
-                .map(|(place, _)| place);
-            let woken = self.queues.lock().wake(&self.resource, first, but);
-            if let Some(place) = woken {
-                lock(view).handed_on();
-                last = Some((place, changes));
+            if lines.offer(&self.resource, offer) {
+                view.handed_on();
             }
         }
     }

@@ -33,24 +33,26 @@ pub(super) struct Lines {
     followed: HashMap<ResourceId, Followed>,
 }
 
-/// One who waits.
+/// One who waits, in the queues of one or several resources. It has the same place in each of them.
 #[derive(Debug)]
 struct Entry {
-    resource: ResourceId,
+    resources: Arc<[ResourceId]>,
     waiter: Waiter,
     name: WaiterName,
     /// Whether it is part of a write whose outcome is not known yet.
     sent: bool,
     /// `None`: it is not entered yet.
     place: Option<Place>,
+    /// How much news there had been of its resources when it was last woken.
+    asked: Option<u64>,
     woken: Arc<Notify>,
     seat: Seat,
 }
 
-/// An entry that is to go.
+/// An entry that is to go, from all its queues at once.
 #[derive(Debug)]
 pub(super) struct Leaving {
-    resource: ResourceId,
+    resources: Arc<[ResourceId]>,
     name: WaiterName,
     _seat: Seat,
 }
@@ -62,16 +64,33 @@ struct Followed {
     placed: BTreeMap<Place, u64>,
     /// Whose turn it is, until that one has asked.
     asking: Option<u64>,
+    /// What its follower has seen last.
+    offer: Offer,
+    /// Counts what was new in that.
+    news: u64,
+    /// Somebody was woken by what was seen then, although not by this follower.
+    handed_on: Option<u64>,
     bell: Arc<Notify>,
     /// Ends the task that follows.
     _end: DropGuard,
 }
 
+/// What a follower sees of its resource.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Offer {
+    /// Whom the resource is for. `None`: it is held, or nobody waits, or it is not known.
+    pub(super) first: Option<First>,
+    /// Counts what was new.
+    pub(super) changes: u64,
+}
+
 /// One write.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Batch {
     sent: Vec<(u64, Seat)>,
     pub(super) enter: Vec<Entering>,
+    /// How many entries these make.
+    entering: usize,
     leaving: Vec<Leaving>,
     pub(super) leave: Vec<(ResourceId, WaiterName)>,
 }
@@ -88,35 +107,41 @@ pub(super) enum Work {
 }
 
 impl Lines {
-    /// One more waits. `follow` begins to follow the resource, if nobody does. Answers who it is, and whether the session's task
-    /// has to be started.
+    /// One more waits, for each of these. `follow` begins to follow a resource, if nobody does. Answers who it is, and whether the
+    /// session's task has to be started.
     pub(super) fn enter(
         &mut self,
-        resource: &ResourceId,
+        resources: &Arc<[ResourceId]>,
         waiter: Waiter,
         seat: Seat,
-        follow: impl FnOnce() -> (Arc<Notify>, DropGuard),
+        follow: impl Fn(&ResourceId) -> (Arc<Notify>, DropGuard),
     ) -> (u64, Arc<Notify>, bool) {
         self.arrivals += 1;
         let arrival = self.arrivals;
-        let followed = self.followed.entry(resource.clone()).or_insert_with(|| {
-            let (bell, end) = follow();
-            Followed {
-                waiters: 0,
-                placed: BTreeMap::new(),
-                asking: None,
-                bell,
-                _end: end,
-            }
-        });
-        followed.waiters += 1;
+        for resource in resources.iter() {
+            let followed = self.followed.entry(resource.clone()).or_insert_with(|| {
+                let (bell, end) = follow(resource);
+                Followed {
+                    waiters: 0,
+                    placed: BTreeMap::new(),
+                    asking: None,
+                    offer: Offer::default(),
+                    news: 0,
+                    handed_on: None,
+                    bell,
+                    _end: end,
+                }
+            });
+            followed.waiters += 1;
+        }
         let woken = Arc::new(Notify::new());
         let entry = Entry {
-            resource: resource.clone(),
+            resources: Arc::clone(resources),
             waiter,
             name: name(arrival),
             sent: false,
             place: None,
+            asked: None,
             woken: Arc::clone(&woken),
             seat,
         };
@@ -131,23 +156,24 @@ impl Lines {
             return;
         };
         self.to_enter.remove(&arrival);
-        if let Some(followed) = self.followed.get_mut(&entry.resource) {
+        for resource in entry.resources.iter() {
+            let Some(followed) = self.followed.get_mut(resource) else {
+                continue;
+            };
             followed.waiters -= 1;
             if let Some(place) = &entry.place {
                 followed.placed.remove(place);
             }
-            if followed.asking == Some(arrival) {
-                followed.asking = None;
-            }
+            followed.answered(arrival);
             followed.bell.notify_one();
             if followed.waiters == 0 {
-                self.followed.remove(&entry.resource);
+                self.followed.remove(resource);
             }
         }
         // One whose write is under way is told of when that is known.
         if entry.place.is_some() && entry.place != taken {
             self.to_leave.push_back(Leaving {
-                resource: entry.resource,
+                resources: entry.resources,
                 name: entry.name,
                 _seat: entry.seat,
             });
@@ -162,8 +188,12 @@ impl Lines {
     /// Its place, if it is its turn.
     pub(super) fn turn(&self, arrival: u64) -> Option<Place> {
         let entry = self.entries.get(&arrival)?;
-        let followed = self.followed.get(&entry.resource)?;
-        entry.place.filter(|_| followed.asking == Some(arrival))
+        let mut followed = entry.resources.iter();
+        let its_turn = followed.all(|resource| {
+            let followed = self.followed.get(resource);
+            followed.is_some_and(|followed| followed.asking == Some(arrival))
+        });
+        entry.place.filter(|_| its_turn)
     }
 
     /// It has asked, and waits on.
@@ -171,39 +201,59 @@ impl Lines {
         let Some(entry) = self.entries.get(&arrival) else {
             return;
         };
-        if let Some(followed) = self.followed.get_mut(&entry.resource)
-            && followed.asking == Some(arrival)
-        {
-            followed.asking = None;
-            followed.bell.notify_one();
+        for resource in entry.resources.iter() {
+            if let Some(followed) = self.followed.get_mut(resource)
+                && followed.answered(arrival)
+            {
+                followed.bell.notify_one();
+            }
         }
     }
 
-    /// Wakes whoever is first, if it waits here, nobody is asking, and it is not the one of `but`. Answers whom.
-    pub(super) fn wake(
-        &mut self,
-        resource: &ResourceId,
-        first: First,
-        but: Option<Place>,
-    ) -> Option<Place> {
+    /// Takes over what is seen of a resource, and wakes whoever is first in the queues of all resources that it waits for, if all of
+    /// them are free, it waits here, nobody is asking, and there was something new since it has asked. Answers whether one was
+    /// woken.
+    pub(super) fn offer(&mut self, resource: &ResourceId, offer: Offer) -> bool {
+        self.wake(resource, offer).is_some()
+    }
+
+    fn wake(&mut self, resource: &ResourceId, offer: Offer) -> Option<()> {
         let followed = self.followed.get_mut(resource)?;
-        if followed.asking.is_some() {
-            return None;
+        if followed.offer.changes != offer.changes {
+            followed.news += 1;
         }
-        let (place, arrival) = match first {
-            First::Exactly(place) => (place, *followed.placed.get(&place)?),
-            // Those who were entered together all wait at the same sidecar.
-            First::OfThose(since) => {
-                let (place, arrival) = followed.placed.first_key_value()?;
-                (place.since == since).then_some((*place, *arrival))?
+        followed.offer = offer;
+        let arrival = followed.comes_first()?;
+        let entry = self.entries.get_mut(&arrival)?;
+        let mut news = 0;
+        for each in entry.resources.iter() {
+            let followed = self.followed.get(each)?;
+            if followed.asking.is_some() || followed.comes_first() != Some(arrival) {
+                return None;
             }
-        };
-        if but == Some(place) {
+            news += followed.news;
+        }
+        if entry.asked.replace(news) == Some(news) {
             return None;
         }
-        followed.asking = Some(arrival);
-        self.entries.get(&arrival)?.woken.notify_one();
-        Some(place)
+        for each in entry.resources.iter() {
+            if let Some(followed) = self.followed.get_mut(each) {
+                followed.asking = Some(arrival);
+                if each != resource {
+                    followed.handed_on = Some(followed.offer.changes);
+                    followed.bell.notify_one();
+                }
+            }
+        }
+        entry.woken.notify_one();
+        Some(())
+    }
+
+    /// Whether another follower has woken somebody by what this one has seen after so many changes.
+    pub(super) fn was_handed_on(&mut self, resource: &ResourceId, changes: u64) -> bool {
+        let followed = self.followed.get_mut(resource);
+        let handed_on = followed.and_then(|followed| followed.handed_on.take());
+        handed_on == Some(changes)
     }
 
     /// The session that was used last, if it may still live.
@@ -222,28 +272,32 @@ impl Lines {
             self.session = session.take();
             return Work::Done;
         }
-        let leaving = self.to_leave.len().min(WAITERS_PER_WRITE_MAX);
-        let leaving: Vec<_> = self.to_leave.drain(..leaving).collect();
-        let mut batch = Batch {
-            sent: Vec::new(),
-            enter: Vec::new(),
-            leave: leaving
-                .iter()
-                .map(|one| (one.resource.clone(), one.name))
-                .collect(),
-            leaving,
-        };
-        while batch.leave.len() + batch.enter.len() < WAITERS_PER_WRITE_MAX
-            && let Some(arrival) = self.to_enter.pop_first()
+        let mut batch = Batch::default();
+        // Each goes whole into one write, and at least one fits: nobody waits for so many.
+        while let Some(leaving) = self.to_leave.front()
+            && batch.has_room_for(&leaving.resources)
+            && let Some(leaving) = self.to_leave.pop_front()
         {
+            let names = leaving.resources.iter();
+            let names = names.map(|resource| (resource.clone(), leaving.name));
+            batch.leave.extend(names);
+            batch.leaving.push(leaving);
+        }
+        while let Some(arrival) = self.to_enter.first().copied() {
             let Some(entry) = self.entries.get_mut(&arrival) else {
+                self.to_enter.remove(&arrival);
                 continue;
             };
+            if !batch.has_room_for(&entry.resources) {
+                break;
+            }
+            self.to_enter.remove(&arrival);
             entry.sent = true;
             batch.sent.push((arrival, Arc::clone(&entry.seat)));
+            batch.entering += entry.resources.len();
             batch.enter.push(Entering {
                 name: entry.name,
-                resources: vec![entry.resource.clone()],
+                resources: Arc::clone(&entry.resources),
                 waiter: entry.waiter.clone(),
             });
         }
@@ -256,20 +310,21 @@ impl Lines {
             let name = entering.name;
             let Some(entry) = self.entries.get_mut(&arrival) else {
                 // It left meanwhile.
-                let leaving = entering.resources.into_iter().map(|resource| Leaving {
-                    resource,
+                self.to_leave.push_back(Leaving {
+                    resources: entering.resources,
                     name,
-                    _seat: Arc::clone(&seat),
+                    _seat: seat,
                 });
-                self.to_leave.extend(leaving);
                 continue;
             };
             let place = Place { since, name };
             entry.sent = false;
             entry.place = Some(place);
-            if let Some(followed) = self.followed.get_mut(&entry.resource) {
-                followed.placed.insert(place, arrival);
-                followed.bell.notify_one();
+            for resource in entry.resources.iter() {
+                if let Some(followed) = self.followed.get_mut(resource) {
+                    followed.placed.insert(place, arrival);
+                    followed.bell.notify_one();
+                }
             }
         }
     }
@@ -297,6 +352,7 @@ impl Lines {
         for (arrival, entry) in &mut self.entries {
             entry.sent = false;
             entry.place = None;
+            entry.asked = None;
             entry.name = name(*arrival);
             self.to_enter.insert(*arrival);
         }
@@ -304,12 +360,7 @@ impl Lines {
 
     /// The session is over although nothing was being written.
     pub(super) fn lost_at_rest(&mut self) {
-        self.lost(Batch {
-            sent: Vec::new(),
-            enter: Vec::new(),
-            leaving: Vec::new(),
-            leave: Vec::new(),
-        });
+        self.lost(Batch::default());
     }
 
     /// The sidecar ends and etcd cannot be reached: what is left goes with the session.
@@ -318,9 +369,34 @@ impl Lines {
         self.to_leave.clear();
     }
 
-    /// How many wait, and for how many resources.
+    /// How many wait.
     pub(super) fn counts(&self) -> usize {
         self.entries.len()
+    }
+}
+
+impl Followed {
+    /// Who of those who wait here is to be handed the resource, for all that its follower has seen.
+    fn comes_first(&self) -> Option<u64> {
+        match self.offer.first? {
+            First::Exactly(place) => self.placed.get(&place).copied(),
+            // Those who were entered together all wait at the same sidecar.
+            First::OfThose(since) => {
+                let (place, arrival) = self.placed.first_key_value()?;
+                (place.since == since).then_some(*arrival)
+            }
+        }
+    }
+
+    /// One has asked, or has left. Answers whether it was its turn.
+    fn answered(&mut self, arrival: u64) -> bool {
+        self.asking.take_if(|asking| *asking == arrival).is_some()
+    }
+}
+
+impl Batch {
+    fn has_room_for(&self, resources: &[ResourceId]) -> bool {
+        self.leave.len() + self.entering + resources.len() <= WAITERS_PER_WRITE_MAX
     }
 }
 

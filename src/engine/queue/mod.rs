@@ -3,7 +3,7 @@
 //! Whoever waits has an entry in etcd, and its place follows from when that was made. A grant compares that nobody comes before, and
 //! removes the entry of whoever it is for in the same commit; so nobody can barge in, whatever a sidecar believes. What is done
 //! here only sees to it that the right one asks at the right time: of all who wait at a sidecar, one at a time is woken, and
-//! only when it is the first of all and the resource is free.
+//! only when it is the first of all and the resource is free; one that waits for several, when that is so of each.
 
 mod follower;
 mod lines;
@@ -56,10 +56,15 @@ impl Queues {
         }
     }
 
-    /// Begins to wait for a resource.
-    pub(super) fn enter(&self, resource: &ResourceId, waiter: Waiter, seat: Seat) -> Queued {
-        let follow = || self.follow(resource);
-        let (arrival, woken, starts) = self.lock().enter(resource, waiter, seat, follow);
+    /// Begins to wait for a resource, or for all of several.
+    pub(super) fn enter(
+        &self,
+        resources: &Arc<[ResourceId]>,
+        waiter: Waiter,
+        seat: Seat,
+    ) -> Queued {
+        let follow = |resource: &ResourceId| self.follow(resource);
+        let (arrival, woken, starts) = self.lock().enter(resources, waiter, seat, follow);
         if starts {
             self.shared.tasks.spawn(self.clone().serve());
         } else {
@@ -112,9 +117,12 @@ impl Queued {
     pub(super) async fn turn(&self) -> Place {
         loop {
             self.woken.notified().await;
-            if let Some(place) = self.queues.lock().turn(self.arrival) {
+            let mut lines = self.queues.lock();
+            if let Some(place) = lines.turn(self.arrival) {
                 return place;
             }
+            // Its place was lost meanwhile. Nobody else may be kept from asking.
+            lines.back(self.arrival);
         }
     }
 

@@ -48,6 +48,10 @@ impl Queues {
                     self.lock().lost_at_rest();
                 }
             }
+            // Who starts a timeline removes all entries, but not always the lease that they hung on.
+            if open.take_if(|open| !self.is_in_force(open)).is_some() {
+                self.lock().lost_at_rest();
+            }
             let work = self.lock().work(&mut open);
             match work {
                 Work::Done => return,
@@ -55,12 +59,22 @@ impl Queues {
                     let until = open
                         .as_ref()
                         .map_or(KEEP_ALIVE, |open| open.keep_alive_at.left());
-                    // Either way there may be something to do.
-                    let _ = tokio::time::timeout(until, self.bell.notified()).await;
+                    let timeline = open.as_ref().map(|open| open.session.timeline);
+                    let timeline = timeline.unwrap_or_else(|| self.shared.store.timeline());
+                    // However it ends there may be something to do.
+                    tokio::select! {
+                        () = self.bell.notified() => {}
+                        () = self.shared.store.another_timeline(timeline) => {}
+                        () = tokio::time::sleep(until) => {}
+                    }
                 }
                 Work::Write(batch) => Box::pin(self.write(&mut open, batch, &mut pace)).await,
             }
         }
+    }
+
+    fn is_in_force(&self, open: &Open) -> bool {
+        open.session.timeline == self.shared.store.timeline()
     }
 
     /// Keeps the entries alive. Answers whether they are gone.
@@ -154,12 +168,14 @@ impl Queues {
             return Some(open.session);
         }
         let lease = random_id();
+        let timeline = self.shared.store.timeline();
         match self.shared.store.lease_grant(lease, SESSION_SECONDS).await {
             Ok(_) => {
                 let session = WaitSession {
                     name: random_nonce(),
                     lease,
                     written: None,
+                    timeline,
                 };
                 *open = Some(Open {
                     session,

@@ -29,10 +29,20 @@ pub(in crate::engine) fn leaves(turn: Turn) -> Option<WaiterName> {
     }
 }
 
-/// Whether the guards of a commit that was just overtaken may hold again.
-pub(in crate::engine) fn may_hold_again(commit: &Commit, seen: &Seen) -> bool {
-    let record = seen.record.as_ref().map(|(_, revision)| *revision);
-    commit.queue != QueueGuard::None && record == commit.seen
+/// Whether the guards of commits that were just overtaken together may all hold again. A record that has changed is enough to
+/// tell that they never will.
+pub(in crate::engine) fn may_hold_again<'a>(
+    commits: &[Commit],
+    seen: impl IntoIterator<Item = &'a Seen>,
+) -> bool {
+    let mut both = commits.iter().zip(seen);
+    let same = both.all(|(commit, seen)| {
+        let record = seen.record.as_ref().map(|(_, revision)| *revision);
+        record == commit.seen
+    });
+    same && commits
+        .iter()
+        .any(|commit| commit.queue != QueueGuard::None)
 }
 
 impl Shared {

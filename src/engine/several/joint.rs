@@ -3,7 +3,8 @@
 //! It is one commit, under the guards of all, and so it is settled as that of one lane is (see [`crate::engine::round`]): the same
 //! question is asked again under the same guards until one reply comes, and until then all lanes stand still. If a repetition
 //! is applied, the guards of the first try can never hold again; if its guards fail, either the first try shows in the lead's record, or
-//! a guard that has failed keeps it from ever being applied.
+//! a guard that has failed keeps it from ever being applied. But guards on queues may hold again. So if these alone may have failed
+//! it stays unsettled, and so it does if there is nothing to write any more: then the lead's record is put before anybody is told.
 
 use std::sync::atomic::Ordering;
 
@@ -13,9 +14,9 @@ use tracing::{error, warn};
 use super::question::Question;
 use crate::domain::ids::{ReservationId, ResourceId};
 use crate::domain::judge::{
-    Answer, Concerted, Draft, Fold, RecordWrite, ReservationChange, Several, Standing,
+    Answer, Concerted, Fold, RecordWrite, ReservationChange, Several, Standing,
 };
-use crate::domain::token::Timeline;
+use crate::domain::token::{Revision, Timeline};
 use crate::engine::facade::STOPPING_RETRY;
 use crate::engine::fault::Fault;
 use crate::engine::lane::{Belief, Shared};
@@ -23,7 +24,7 @@ use crate::engine::lanes::Lanes;
 use crate::engine::loan::Lent;
 use crate::engine::outcome::known_after;
 use crate::engine::pace::Pace;
-use crate::engine::round::settling::{leaves, queue_guard};
+use crate::engine::round::settling::{leaves, may_hold_again, queue_guard};
 use crate::engine::round::{FAULT_RETRY, OVERTAKEN_MAX};
 use crate::engine::ticket::{Progress, UNKNOWN_RETRY};
 use crate::store::error::NotApplied;
@@ -132,18 +133,26 @@ impl<'a> Joint<'a> {
     /// Works until the question is answered.
     pub(super) async fn settle(&mut self, question: &mut Question) -> Result<Answer, Fault> {
         loop {
-            self.follow_timeline();
-            let concerted = self.judging(|several| match question {
-                Question::Reserve { ask, nonce, lease } => several.reserve(ask, *nonce, *lease),
-                Question::Release { reservation, nonce } => several.release(reservation, *nonce),
-            });
+            if !self.is_up_to_date().await? {
+                continue;
+            }
+            let concerted = self.judging(|several| question.put_to(several));
+            if self.unsettled && self.fresh && !concerted.writes() {
+                let writes = self.judging(|several| several.settling());
+                self.commit(question, writes).await?;
+                continue;
+            }
             match concerted {
                 Concerted::Commit { draft, writes }
                     if self.fresh || writes.iter().all(Option::is_some) =>
                 {
-                    if let Some(answer) = self.commit(question, *draft, writes).await? {
-                        return Ok(answer);
+                    if let Some(at) = self.commit(question, writes).await? {
+                        return Ok(draft.finish(Some(at)));
                     }
+                }
+                Concerted::Unleased => {
+                    let taken = question.take_lease(&self.shared.leases).await;
+                    taken.map_err(|fault| self.given_up(fault))?;
                 }
                 Concerted::Answer(draft) if self.fresh => return Ok(draft.finish(None)),
                 Concerted::Unfit { field, reason } if self.fresh => {
@@ -164,6 +173,22 @@ impl<'a> Joint<'a> {
                 | Concerted::Incomplete => self.read().await?,
             }
         }
+    }
+
+    /// Whether the timeline in force is known, and the store's clock in it; if not, they may be now.
+    async fn is_up_to_date(&mut self) -> Result<bool, Fault> {
+        if let Some(halt) = self.shared.store.halt() {
+            // What was sent before can no longer be committed; whether it was, is not known.
+            return Err(self.given_up(Fault::Halted { halt }));
+        }
+        self.follow_timeline();
+        if self.shared.clock.is_of(self.timeline) {
+            return Ok(true);
+        }
+        if let Err(error) = self.shared.follow_clock().await {
+            self.unanswered(error).await?;
+        }
+        Ok(false)
     }
 
     /// What is remembered of another timeline counts no more.
@@ -208,17 +233,21 @@ impl<'a> Joint<'a> {
                 let all = 0..self.parts.len();
                 self.learn(all.collect(), found)
             }
-            // A question without an answer leaves nothing unsettled.
-            Err(StoreError::Indeterminate { detail }) => {
+            Err(error) => self.unanswered(error).await,
+        }
+    }
+
+    /// A question without an answer leaves nothing unsettled.
+    async fn unanswered(&mut self, error: StoreError) -> Result<(), Fault> {
+        match error {
+            StoreError::Indeterminate { detail } => {
                 let reason = NotApplied::Unreachable;
                 self.failed(StoreError::NotApplied { reason, detail }, None)
                     .await
             }
-            Err(
-                error @ (StoreError::NotApplied { .. }
-                | StoreError::Full { .. }
-                | StoreError::Corrupt { .. }),
-            ) => self.failed(error, None).await,
+            error @ (StoreError::NotApplied { .. }
+            | StoreError::Full { .. }
+            | StoreError::Corrupt { .. }) => self.failed(error, None).await,
         }
     }
 
@@ -226,9 +255,8 @@ impl<'a> Joint<'a> {
     async fn commit(
         &mut self,
         question: &mut Question,
-        draft: Draft,
         writes: Vec<Option<RecordWrite>>,
-    ) -> Result<Option<Answer>, Fault> {
+    ) -> Result<Option<Revision>, Fault> {
         if !self.progress.send() {
             return Err(Fault::DeadlinePassed);
         }
@@ -255,13 +283,14 @@ impl<'a> Joint<'a> {
                         part.standing = known.map(|known| known.counted(&counted));
                     }
                 }
-                Ok(Some(draft.finish(Some(revision))))
+                Ok(Some(revision))
             }
             Ok((MemberOutcome::Overtaken(first, others), _)) => {
                 let was_unsettled = std::mem::take(&mut self.unsettled);
                 self.overtaken += 1;
                 let mut found = others;
                 found.insert(0, *first);
+                self.unsettled = was_unsettled && may_hold_again(&commits, &found);
                 self.learn(at, found)?;
                 if was_unsettled {
                     // What was read may show that it was done. That has to be judged before anybody is told that nothing was.
@@ -333,6 +362,10 @@ impl<'a> Joint<'a> {
                     return Err(fault);
                 }
             }
+            StoreError::NotApplied {
+                reason: NotApplied::Halted(halt),
+                ..
+            } => return Err(self.given_up(Fault::Halted { halt })),
             StoreError::NotApplied { reason, detail } if !self.unsettled => {
                 if let Some(unsaid) = self.shared.trouble.speak() {
                     warn!(resource = %self.lead(), ?reason, detail, unsaid, "etcd did not take a request about several resources");

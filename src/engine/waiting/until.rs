@@ -18,8 +18,8 @@ use crate::engine::ticket::Patience;
 pub(super) struct WaitsFor {
     /// The end of what is in progress of this operation.
     pub(super) operation: Option<Subject>,
-    /// Its turn at this resource, if that is busy.
-    pub(super) resource: Option<(ResourceId, waiter::Waiter)>,
+    /// Its turn at all of these resources, if one is busy.
+    pub(super) resources: Option<(Arc<[ResourceId]>, waiter::Waiter)>,
 }
 
 /// What an answer means to one who waits.
@@ -78,13 +78,14 @@ impl Engine {
         if over.left().is_zero() {
             return at_once().await;
         }
-        let Some(seat) = self.waiting.place().map(Arc::new) else {
-            return at_once().await;
-        };
         let WaitsFor {
             operation,
-            resource,
+            resources,
         } = waits_for;
+        let many = resources.as_ref().map_or(1, |(all, _)| all.len());
+        let Some(seat) = self.waiting.places(many).map(Arc::new) else {
+            return at_once().await;
+        };
         let waiting = &self.waiting;
         let mut bell = operation.as_ref().and_then(|of| waiting.listen(of));
         let mut asked = caller;
@@ -93,7 +94,7 @@ impl Engine {
         let mut queued: Option<Queued> = None;
         let mut trouble: Option<Pace> = None;
         loop {
-            let patience = match (heard(&answer), &operation, &resource) {
+            let patience = match (heard(&answer), &operation, &resources) {
                 (Heard::InProgress, Some(operation), _) => {
                     queued = None;
                     let follows =
@@ -107,12 +108,12 @@ impl Engine {
                         () = tokio::time::sleep(over.left()) => Patience::Over(None),
                     }
                 }
-                (Heard::Busy, _, Some((resource, who))) => {
+                (Heard::Busy, _, Some((resources, who))) => {
                     follows = None;
                     let queued = queued.get_or_insert_with(|| {
                         waiting
                             .queues
-                            .enter(resource, who.clone(), Arc::clone(&seat))
+                            .enter(resources, who.clone(), Arc::clone(&seat))
                     });
                     tokio::select! {
                         biased;
@@ -137,6 +138,10 @@ impl Engine {
                 Ok(told) => (answer, trouble) = (told, None),
                 // Nothing was done. What is known still holds, and one in the queue keeps its place.
                 Err(fault) if fault.passes() => {
+                    trouble.get_or_insert_with(Pace::new);
+                }
+                // Who starts a timeline ends the halt, and only the last question needs an answer.
+                Err(Fault::Halted { .. }) if !is_last => {
                     trouble.get_or_insert_with(Pace::new);
                 }
                 Err(Fault::DeadlinePassed | Fault::Stopping { .. }) => break,

@@ -1,7 +1,5 @@
 //! A reservation of several resources, from the wire to the domain.
 
-use std::time::Duration;
-
 use crate::domain::ids::{RequestId, ReservationId, ResourceId};
 use crate::domain::request::{Afterwards, Ttl};
 use crate::domain::together::{ReserveTogether, Together};
@@ -40,17 +38,6 @@ pub(super) fn reserve(
         ttl: at("ttl", ttl.and_then(Ttl::parse))?,
         holder: holder(&request.holder, peer)?,
     })
-}
-
-/// Whether it may be waited for several resources.
-pub(super) fn check_wait(wait: Duration) -> Result<(), Fault> {
-    if wait.is_zero() {
-        return Ok(());
-    }
-    Err(refused(
-        "wait",
-        "must be absent with `also`: several resources are not waited for; ask again after `retry_after`",
-    ))
 }
 
 /// What a Transition may say of a reservation, if it is one of several resources.

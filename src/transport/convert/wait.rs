@@ -8,16 +8,13 @@ use prost_types::Duration as Wire;
 use crate::engine::{Fault, WAIT_MAX};
 use crate::proto::v1 as pb;
 
-use super::{at, refused, span, together};
+use super::{at, refused, span};
 
 /// Largest request that waits, in bytes. All who may wait hold half of the room for messages at most.
 pub(crate) const WAITING_BYTES_MAX: usize = 8 * 1024;
 
 /// Of a Reserve.
 pub(crate) fn of_reserve(request: &pb::ReserveRequest) -> Result<Duration, Fault> {
-    if !request.also.is_empty() {
-        return together::check_wait(wait(request.wait)?).map(|()| Duration::ZERO);
-    }
     if request.intent.is_none() && !request.reservation_id.is_empty() {
         return without_an_intent(request.wait);
     }

@@ -90,7 +90,7 @@ impl World {
     }
 
     fn reserve(&mut self, ask: &ReserveTogether, n: u8) -> Answer {
-        let concerted = self.several().reserve(ask, nonce(n), LEASE);
+        let concerted = self.several().reserve(ask, nonce(n), Some(LEASE));
         self.settle(concerted)
     }
 
@@ -188,7 +188,7 @@ fn the_same_request_for_the_same_resources_gets_its_round_back_and_for_others_is
         });
         let lead = folds.next().unwrap();
         let several = Several::new(lead, folds.collect());
-        match several.reserve(&asked, nonce(3), LEASE) {
+        match several.reserve(&asked, nonce(3), Some(LEASE)) {
             Concerted::Unfit { field, .. } => assert_eq!(field, "request_id"),
             other => panic!("{others:?}: {other:?}"),
         }
