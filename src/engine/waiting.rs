@@ -107,6 +107,11 @@ impl Waiting {
         }
     }
 
+    /// At the end of the sidecar: what is left in etcd of those who waited is removed.
+    pub(super) async fn end(&self) {
+        self.queues.end().await;
+    }
+
     /// A place among those who wait, if there is one.
     fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()
