@@ -7,10 +7,12 @@
 
 mod child;
 mod drive;
+mod line;
 mod ours;
 mod pair;
 mod peers;
 mod report;
+mod requests;
 mod rows;
 mod servers;
 mod setting;
@@ -62,6 +64,9 @@ struct Arguments {
     /// Short turns, few rounds, less stored: to see that all works, not to quote.
     #[arg(long)]
     quick: bool,
+    /// How many seconds the row `holds` holds, instead of its own time.
+    #[arg(long)]
+    held_seconds: Option<u64>,
     /// Connections from the callers to the sidecar, and as many to etcd and Redis by hand.
     #[arg(long, default_value_t = 1)]
     connections: usize,
@@ -90,8 +95,12 @@ enum Row {
     Replay,
     /// Reserve and Release beside lease, put, delete, revoke.
     Hold,
+    /// A busy resource handed on with many who wait: requests to etcd, latency.
+    HandOff,
     /// Many reservations held for long: losses, memory, CPU.
     Holds,
+    /// The line to etcd cut: how long until holders hear of their loss.
+    Loss,
     /// Transition beside nested transactions straight to etcd.
     Ceiling,
     /// Fence and Renew.
@@ -107,6 +116,7 @@ enum Row {
 /// What every row needs.
 struct Bench {
     quick: bool,
+    held_for: Option<Duration>,
     effort: Effort,
     connections: usize,
     data: PathBuf,
@@ -163,6 +173,7 @@ async fn measure(arguments: &Arguments) -> Outcome<()> {
     let etcd = Etcd::start(&data, "etcd").await?;
     let bench = Bench {
         quick: arguments.quick,
+        held_for: arguments.held_seconds.map(Duration::from_secs),
         effort: if arguments.quick { QUICK } else { FULL },
         connections: arguments.connections,
         sidecar: Sidecar::start(&data, &etcd, "/fencepost/").await?,

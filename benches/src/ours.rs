@@ -13,6 +13,8 @@ type Client = CoordinationServiceClient<Channel>;
 
 /// The kind of every resource here.
 const KIND: &str = "order";
+/// The longest wait there is, in seconds.
+const WAIT_SECONDS: i64 = 600;
 
 /// Connections of one application, shared by its callers.
 #[derive(Clone, Debug)]
@@ -159,12 +161,7 @@ impl Caller for Holder {
     async fn call(&mut self) -> Outcome<()> {
         let resource = self.fresh.next();
         let held = reserve(&mut self.client, &resource, 30).await?;
-        let release = pb::ReleaseRequest {
-            reservation_id: held.reservation_id,
-            ..pb::ReleaseRequest::default()
-        };
-        let answer = self.client.release(release).await?.into_inner();
-        expect(answer.decision.as_ref(), pb::Verdict::Applied).map(drop)
+        release(&mut self.client, &held).await
     }
 }
 
@@ -220,7 +217,33 @@ pub(crate) async fn reserve(
     resource: &str,
     ttl_seconds: i64,
 ) -> Outcome<pb::Reservation> {
-    let request = pb::ReserveRequest {
+    let request = taking(resource, ttl_seconds);
+    granted(client.reserve(request).await?.into_inner())
+}
+
+/// A call that waits for its turn, for as long as one may.
+pub(crate) fn waiting(resource: &str, ttl_seconds: i64) -> pb::ReserveRequest {
+    pb::ReserveRequest {
+        wait: Some(prost_types::Duration {
+            seconds: WAIT_SECONDS,
+            nanos: 0,
+        }),
+        ..taking(resource, ttl_seconds)
+    }
+}
+
+/// Gives a resource back.
+pub(crate) async fn release(client: &mut Client, held: &pb::Reservation) -> Outcome<()> {
+    let release = pb::ReleaseRequest {
+        reservation_id: held.reservation_id.clone(),
+        ..pb::ReleaseRequest::default()
+    };
+    let answer = client.release(release).await?.into_inner();
+    expect(answer.decision.as_ref(), pb::Verdict::Applied).map(drop)
+}
+
+fn taking(resource: &str, ttl_seconds: i64) -> pb::ReserveRequest {
+    pb::ReserveRequest {
         resource: Some(named(resource)),
         request_id: uuid::Uuid::new_v4().to_string(),
         ttl: Some(prost_types::Duration {
@@ -229,8 +252,11 @@ pub(crate) async fn reserve(
         }),
         holder: "bench".to_owned(),
         ..pb::ReserveRequest::default()
-    };
-    let answer = client.reserve(request).await?.into_inner();
+    }
+}
+
+/// The reservation that a grant brings.
+pub(crate) fn granted(answer: pb::ReserveResponse) -> Outcome<pb::Reservation> {
     expect(answer.decision.as_ref(), pb::Verdict::Granted)?;
     let held = answer.reservation.ok_or("a grant without a reservation")?;
     if held.token <= 0 || held.reservation_id.is_empty() {

@@ -60,6 +60,13 @@ impl Spread {
         }
     }
 
+    /// The smallest figure that so large a part of all is not above.
+    pub(crate) fn quantile(&self, part: f64) -> f64 {
+        let at = (self.0.len() as f64 * part).ceil() as usize;
+        let at = at.saturating_sub(1);
+        self.0.get(at).copied().unwrap_or(f64::NAN)
+    }
+
     pub(crate) fn least(&self) -> f64 {
         self.0.first().copied().unwrap_or(f64::NAN)
     }

@@ -81,11 +81,16 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     pub(crate) async fn start(data: &Path, etcd: &Etcd, prefix: &str) -> Outcome<Self> {
+        Self::start_at(data, &etcd.url, prefix).await
+    }
+
+    /// On an etcd that is reached there.
+    pub(crate) async fn start_at(data: &Path, etcd: &str, prefix: &str) -> Outcome<Self> {
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let arguments = [
             "serve".to_owned(),
             "--listen=127.0.0.1:0".to_owned(),
-            format!("--etcd-endpoints={}", etcd.url),
+            format!("--etcd-endpoints={etcd}"),
             format!("--etcd-prefix={prefix}"),
             format!(
                 "--admin-socket={}",

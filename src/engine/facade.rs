@@ -44,7 +44,7 @@ pub(super) const STOPPING_RETRY: Duration = Duration::from_secs(1);
 const STORE_RETRY: Duration = Duration::from_millis(500);
 /// How long the end of the engine waits for the last counts to be written.
 const COUNTS_WRITTEN_WITHIN: Duration = Duration::from_secs(1);
-/// How long the end of the engine waits for leases that nobody will use to be ended.
+/// How long the end of the engine waits, at the same time, for leases that nobody will use to be ended.
 const LEASES_ENDED_WITHIN: Duration = Duration::from_secs(1);
 /// Most calls of several steps under way, those included whose callers have left.
 const WORKS_MAX: usize = 16 * 1024;
@@ -272,22 +272,27 @@ impl Engine {
         asking: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
         self.admit(caller)?;
-        within(caller.deadline, &Progress::default(), asking).await
+        self.until_known(caller, &Progress::default(), asking).await
     }
 
-    /// Refuses new work and waits for what is under way, at most until the limit. Reservations are left alone: they belong
-    /// to the callers. False: the limit came first.
+    /// Refuses new work and waits for what is under way, at most until the limit; then, a second at most, removes what of its own
+    /// is left in etcd. Reservations are left alone: they belong to the callers. False: the limit came first.
     pub async fn stop(&self, limit: Duration) -> bool {
         let tally = self.shared.tally.clone();
         let drained = self.shared.tasks.stop(limit).await;
         // What was counted since the last write; a store that does not answer must not hold up the end.
         let written = tokio::time::timeout(COUNTS_WRITTEN_WITHIN, tally.write());
-        if written.await.is_err() {
+        // They run out by themselves if there is no time for it.
+        let ended = tokio::time::timeout(LEASES_ENDED_WITHIN, async {
+            tokio::join!(self.waiting.end(), self.sweeper.end());
+            self.shared.tasks.services_ended().await;
+            self.shared.leases.end().await;
+        });
+        let (written, ended) = tokio::join!(written, ended);
+        if written.is_err() {
             warn!("how often incidents were found in the last moment was not written");
         }
-        // They run out by themselves if there is no time for it.
-        let ended = tokio::time::timeout(LEASES_ENDED_WITHIN, self.shared.leases.end());
-        if ended.await.is_err() {
+        if ended.is_err() {
             warn!("leases that were not used are left to run out");
         }
         drained
@@ -344,12 +349,8 @@ impl Engine {
     ) -> Result<Answer, Fault> {
         self.admit(caller)?;
         let progress = Progress::default();
-        within(
-            caller.deadline,
-            &progress,
-            self.ask(resource, ask, progress.clone(), patience),
-        )
-        .await
+        let answer = self.ask(resource, ask, progress.clone(), patience);
+        self.until_known(caller, &progress, answer).await
     }
 
     /// Runs work of several steps to its end, whether or not the caller stays for the answer.
@@ -370,7 +371,24 @@ impl Engine {
             drop(place);
         });
         let answer = async { answer.await.unwrap_or_else(|_| Err(dropped(progress))) };
-        within(caller.deadline, progress, answer).await
+        self.until_known(caller, progress, answer).await
+    }
+
+    /// Waits for an answer until the caller's deadline, or the end of the engine: then it is told what is known.
+    async fn until_known<T>(
+        &self,
+        caller: Caller,
+        progress: &Progress,
+        answer: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let known = async {
+            tokio::select! {
+                biased;
+                answer = answer => answer,
+                () = self.shared.tasks.until_ended() => Err(dropped(progress)),
+            }
+        };
+        within(caller.deadline, progress, known).await
     }
 }
 

@@ -86,7 +86,7 @@ impl Leases {
             pool: Arc::default(),
             wanted: Arc::default(),
         };
-        tasks.spawn_background(leases.clone().care());
+        tasks.spawn_service(leases.clone().care(tasks.clone()));
         leases
     }
 
@@ -335,13 +335,14 @@ impl Leases {
         }
     }
 
-    /// Looks after the pool for as long as anybody takes from it, then sleeps until somebody does.
-    async fn care(self) {
+    /// Looks after the pool for as long as anybody takes from it, then sleeps until somebody does. A lease that was asked for is
+    /// waited for also by a stop: nobody would know of it any more, and it may last for a day.
+    async fn care(self, tasks: Tasks) {
         let mut pace = Pace::new();
-        loop {
+        while !tasks.stopping() {
             let work = self.work();
             if work.is_empty() {
-                self.wanted.notified().await;
+                tasks.rest(self.wanted.notified()).await;
                 continue;
             }
             let mut trouble = false;
@@ -361,10 +362,10 @@ impl Leases {
             }
             if trouble {
                 debug!("leases cannot be granted ahead now");
-                pace.wait().await;
+                tasks.rest(pace.wait()).await;
             } else {
                 pace = Pace::new();
-                tokio::time::sleep(CARE).await;
+                tasks.rest(tokio::time::sleep(CARE)).await;
             }
         }
     }

@@ -37,7 +37,7 @@ impl SpentLeases {
             waiting: Arc::default(),
             bell: Arc::default(),
         };
-        tasks.spawn_background(spent.clone().run());
+        tasks.spawn_service(spent.clone().run(tasks.clone()));
         spent
     }
 
@@ -63,12 +63,12 @@ impl SpentLeases {
         }
     }
 
-    async fn run(self) {
+    async fn run(self, tasks: Tasks) {
         let mut pace = Pace::new();
-        loop {
+        while !tasks.stopping() {
             let some = self.take(AT_ONCE);
             if some.is_empty() {
-                self.bell.notified().await;
+                tasks.rest(self.bell.notified()).await;
                 continue;
             }
             let again = self.end(some).await;
@@ -77,7 +77,7 @@ impl SpentLeases {
             } else {
                 debug!(leases = again.len(), "leases cannot be ended now");
                 self.give_up(again);
-                pace.wait().await;
+                tasks.rest(pace.wait()).await;
             }
         }
     }

@@ -7,7 +7,7 @@
 mod incidents;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
@@ -73,6 +73,8 @@ pub(super) struct Sweeper {
     looked_through_ms: Arc<AtomicU64>,
     /// What passed since then and was not counted, since nothing was pending; in milliseconds.
     uncounted_ms: Arc<AtomicU64>,
+    /// The lease of the right to sweep that is held now; 0: none.
+    turn_now: Arc<AtomicI64>,
 }
 
 /// The right to sweep.
@@ -89,6 +91,15 @@ impl Sweeper {
             pending: Arc::new(AtomicBool::new(true)),
             looked_through_ms: Arc::default(),
             uncounted_ms: Arc::default(),
+            turn_now: Arc::default(),
+        }
+    }
+
+    /// At the end of the sidecar: a sweep that was cut short holds up no other sidecar's.
+    pub(super) async fn end(&self) {
+        let lease = self.turn_now.swap(0, Ordering::AcqRel);
+        if lease != 0 {
+            drop(self.shared.store.lease_revoke(LeaseId(lease)).await);
         }
     }
 
@@ -200,6 +211,7 @@ impl Sweeper {
     async fn give_up(&self, turn: Option<Turn>) {
         if let Some(turn) = turn {
             drop(self.shared.store.lease_revoke(turn.lease).await);
+            self.turn_now.store(0, Ordering::Release);
         }
     }
 
@@ -301,6 +313,7 @@ impl Sweeper {
         let lease = random_id();
         // Given back also if what follows has no answer: a right that nobody uses would hold up everybody.
         let taken = Turn { lease };
+        self.turn_now.store(lease.0, Ordering::Release);
         let begun = match store.lease_grant(lease, SWEEP_LEASE_SECONDS).await {
             Ok(_) => store.begin_sweep(random_nonce(), lease).await,
             Err(error) => Err(error),

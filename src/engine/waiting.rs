@@ -108,6 +108,11 @@ impl Waiting {
         }
     }
 
+    /// At the end of the sidecar: what is left in etcd of those who waited is removed.
+    pub(super) async fn end(&self) {
+        self.queues.end().await;
+    }
+
     /// Places among those who wait, one for each resource that is waited for, if there are so many.
     fn places(&self, many: usize) -> Option<OwnedSemaphorePermit> {
         let many = u32::try_from(many).ok()?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::connections::Connections;
 use super::health::Health;
 use super::services;
+use super::stop::Stopping;
 use super::{ServeError, bind, machines, open};
 use crate::config::{Backend, MachineFile};
 use crate::engine::{Engine, EngineOptions};
@@ -20,6 +21,7 @@ pub struct Running {
     address: SocketAddr,
     engine: Engine,
     gate: Gate,
+    health: Health,
     connections: Connections,
 }
 
@@ -29,13 +31,17 @@ impl Running {
         self.address
     }
 
-    /// Stops it. What it knew is gone.
+    /// Stops it as a signal stops a process: calls under way are answered, and streams are told why they end. What it knew is
+    /// gone.
     pub async fn stop(self) {
-        self.gate.close();
-        self.connections.close();
+        let stopping = Stopping {
+            health: &self.health,
+            gate: &self.gate,
+            engine: &self.engine,
+            connections: &self.connections,
+        };
         // What is still under way after the limit is cut; nothing that it could lose outlives this call.
-        let _drained = self.engine.stop(DRAIN_LIMIT).await;
-        self.connections.cut();
+        let _drained = stopping.within(DRAIN_LIMIT).await;
     }
 }
 
@@ -69,6 +75,7 @@ pub async fn start_dev_under(
         address,
         engine,
         gate,
+        health,
         connections,
     })
 }

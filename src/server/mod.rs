@@ -11,9 +11,9 @@ mod machines;
 mod open;
 mod services;
 mod signals;
+mod stop;
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tracing::{info, warn};
@@ -24,14 +24,12 @@ use self::health::Health;
 use self::machines::MachinesError;
 use self::open::OpenError;
 use self::signals::{Signal, Signals};
+use self::stop::Stopping;
 use crate::config::{Backend, Config, LogFormat};
 use crate::engine::{Engine, EngineOptions};
 use crate::transport::{AdminDoor, Door, EngineSlot, Gate};
 
 pub use self::in_process::{Running, start_dev, start_dev_under};
-
-/// How long connections may take to close once no call is under way: an answer must still be written.
-const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a sidecar did not run.
 #[derive(Debug, thiserror::Error)]
@@ -132,10 +130,12 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     stop(
         signal,
         config.drain_limit,
-        &health,
-        &gate,
-        &running,
-        &connections,
+        Stopping {
+            health: &health,
+            gate: &gate,
+            engine: &running,
+            connections: &connections,
+        },
     )
     .await;
     Ok(())
@@ -148,30 +148,11 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeErr
     Ok((listener, address))
 }
 
-/// Reservations are left alone: they belong to the callers, and a sidecar that comes back keeps them.
-async fn stop(
-    signal: Signal,
-    limit: Duration,
-    health: &Health,
-    gate: &Gate,
-    engine: &Engine,
-    connections: &Connections,
-) {
+async fn stop(signal: Signal, limit: std::time::Duration, stopping: Stopping<'_>) {
     info!(%signal, limit = %humantime::format_duration(limit), "stopping");
-    health.stopping().await;
-    gate.close();
-    connections.close();
-    let drained = tokio::time::timeout(limit, async {
-        let (engine_done, ()) = tokio::join!(engine.stop(limit), gate.empty());
-        // Idle callers and half-sent requests have no answer to wait for.
-        let _ = tokio::time::timeout(CLOSE_GRACE, connections.closed()).await;
-        engine_done
-    });
-    match drained.await {
-        Ok(true) => info!("stopped; every call was answered"),
-        Ok(false) | Err(_) => warn!(
-            "stopped at the drain limit; callers of cut calls learn the truth by asking again"
-        ),
+    if stopping.within(limit).await {
+        info!("stopped; every call was answered");
+    } else {
+        warn!("stopped at the drain limit; callers of cut calls learn the truth by asking again");
     }
-    connections.cut();
 }

@@ -16,6 +16,7 @@ mod support;
 
 mod certificates;
 mod outages;
+mod ownership;
 mod settings;
 mod space;
 mod tls;

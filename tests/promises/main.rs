@@ -42,6 +42,7 @@ mod seam;
 mod spent_leases;
 mod spill;
 mod state;
+mod stops;
 mod store_refuses;
 mod stories;
 mod sweeping;

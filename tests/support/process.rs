@@ -94,6 +94,11 @@ impl Process {
         self.child.ended().await
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.child.signal(signal);
+    }
+
     /// Stops it where it stands, as a long pause of the machine would.
     pub(crate) fn pause(&self) {
         self.child.signal(Signal::STOP);

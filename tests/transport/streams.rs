@@ -186,6 +186,36 @@ async fn a_stop_tells_holders_and_watchers_where_to_go_on_and_keeps_what_is_thei
 }
 
 #[tokio::test]
+async fn a_stop_of_a_sidecar_within_a_process_tells_its_streams_too() {
+    let running = fencepost::server::start_dev("127.0.0.1:0".parse().unwrap());
+    let running = running.await.unwrap();
+    let endpoint = Endpoint::from_shared(format!("http://{}", running.addr())).unwrap();
+    let mut client = Client::new(endpoint.connect().await.unwrap());
+    let reservation = reserved(&mut client, "1").await;
+    let mut hold = held(&mut client, of(&reservation, false)).await;
+    let watching = pb::WatchRequest {
+        resource: order("1"),
+        after_revision: 0,
+    };
+    let mut watch = client.watch(watching).await.unwrap().into_inner();
+    news(&mut hold).await.unwrap().unwrap();
+    watch.message().await.unwrap().unwrap();
+    running.stop().await;
+    let held = loop {
+        match news(&mut hold).await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("it ended well"),
+            Err(status) => break status,
+        }
+    };
+    for status in [held, watch.message().await.unwrap_err()] {
+        assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+        let details = status.get_error_details();
+        assert_eq!(details.error_info().unwrap().reason, "STOPPING");
+    }
+}
+
+#[tokio::test]
 async fn streams_leave_room_on_their_connection_for_calls() {
     let sidecar = Sidecar::dev();
     let mut client = client(&sidecar).await;

@@ -21,8 +21,8 @@ use fencepost::engine::{Boottime, Caller, Engine, EngineOptions};
 use fencepost::proto::v1 as pb;
 use fencepost::proto::v1::intent::Content;
 use fencepost::store::{
-    Commit, Endpoint, MachineGuard, MemberOutcome, Prefix, ReservationGuard, ReservationWrite,
-    Store, StoreOptions,
+    Commit, Endpoint, MachineGuard, MemberOutcome, Prefix, QueueGuard, ReservationGuard,
+    ReservationWrite, Store, StoreOptions,
 };
 use prost::Message as _;
 
@@ -217,6 +217,9 @@ fn decide(standing: &Standing, timeline: Timeline, ask: Transition) -> Outcome<C
         seen: standing.revision(),
         reservation: ReservationGuard::Absent,
         machine: MachineGuard::Absent,
+        // A move takes nothing, so whoever waits does not matter to it.
+        queue: QueueGuard::None,
+        leaves: None,
         absent_operations: Vec::new(),
         record: write.record,
         reservation_write: ReservationWrite::Keep,

@@ -9,6 +9,7 @@ use fencepost::proto::v1::hold_response::News;
 use tokio::task::JoinSet;
 
 use crate::report::{Bar, Line};
+use crate::requests::received;
 use crate::servers::{Etcd, Sidecar};
 use crate::{Bench, Outcome, ours, push};
 
@@ -39,6 +40,7 @@ struct Told {
 
 pub(super) async fn run(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<()> {
     let (held, span) = if bench.quick { QUICK } else { FULL };
+    let span = bench.held_for.unwrap_or(span);
     let etcd = Etcd::start(&bench.data, "etcd-holds").await?;
     let sidecar = Sidecar::start(&bench.data, &etcd, "/fencepost/").await?;
     let streams = held / PER_STREAM;
@@ -67,9 +69,11 @@ pub(super) async fn run(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<()> {
     }
     let begun = Instant::now();
     let before = told.renewed.load(Ordering::Relaxed);
+    let asked_before = received(&etcd).await?;
     let (cpu, etcd_cpu) = (sidecar.process.cpu()?, etcd.process.cpu()?);
     tokio::time::sleep(span).await;
     let seconds = begun.elapsed().as_secs_f64();
+    let asked = received(&etcd).await?;
     let cpu = sidecar.process.cpu()?.saturating_sub(cpu).as_secs_f64();
     let etcd_cpu = etcd.process.cpu()?.saturating_sub(etcd_cpu).as_secs_f64();
     let resident = sidecar.process.usage()?.resident_bytes as f64 / MIB;
@@ -90,6 +94,10 @@ pub(super) async fn run(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<()> {
     push(lines, once("lost", "", lost, Some(none)));
     push(lines, once("failed tries told", "", expiring, None));
     push(lines, once("renewals told", "1/s", renewed / seconds, None));
+    let keepalives = (asked.keepalives - asked_before.keepalives) / seconds;
+    push(lines, once("keepalives at etcd", "1/s", keepalives, None));
+    let others = (asked.asked - asked_before.asked) / seconds;
+    push(lines, once("other requests to etcd", "1/s", others, None));
     push(
         lines,
         once("resident memory", "MiB", resident, Some(MEMORY)),

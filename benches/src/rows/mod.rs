@@ -3,9 +3,11 @@
 mod breakdown;
 mod footprint;
 mod growth;
+mod hand_off;
 mod hold;
 mod holds;
 mod latency;
+mod loss;
 mod throughput;
 
 use crate::report::Line;
@@ -18,7 +20,9 @@ pub(crate) async fn run(row: Row, bench: &Bench, lines: &mut Vec<Line>) -> Outco
         Row::Redis => throughput::beside_redis(bench, lines).await,
         Row::Postgres => throughput::beside_postgres(bench, lines).await,
         Row::Hot => throughput::hot(bench, lines).await,
+        Row::HandOff => hand_off::run(bench, lines).await,
         Row::Holds => holds::run(bench, lines).await,
+        Row::Loss => loss::run(bench, lines).await,
         Row::Ceiling => throughput::ceiling(bench, lines).await,
         Row::Single => latency::single(bench, lines).await,
         Row::Replay => latency::replay(bench, lines).await,

@@ -261,6 +261,11 @@ impl Lines {
         self.session.take().filter(Open::may_live)
     }
 
+    /// The session that was used last, if none is used now.
+    pub(super) fn session_at_end(&mut self) -> Option<Open> {
+        self.session.take()
+    }
+
     /// What is to be done next. With the end of the task its session is kept for the next one: where now and then one waits, a
     /// lease for each would be many.
     pub(super) fn work(&mut self, session: &mut Option<Open>) -> Work {

@@ -162,6 +162,15 @@ impl Queues {
         }
     }
 
+    /// At the end of the sidecar, when nobody waits: the session would only run out, and its key with it.
+    pub(in crate::engine) async fn end(&self) {
+        let lease = self.lock().session_at_end().map(|open| open.session.lease);
+        if let Some(lease) = lease {
+            // If that fails it runs out by itself.
+            drop(self.shared.store.lease_revoke(lease).await);
+        }
+    }
+
     /// The session that is open, or a new one.
     async fn session(&self, open: &mut Option<Open>) -> Option<WaitSession> {
         if let Some(open) = open {

@@ -1,0 +1,39 @@
+//! The stop of a sidecar: in order, and with an end.
+
+use std::time::Duration;
+
+use super::connections::Connections;
+use super::health::Health;
+use crate::engine::Engine;
+use crate::transport::Gate;
+
+/// How long connections may take to close once no call is under way: an answer must still be written.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
+
+/// What is stopped.
+pub(super) struct Stopping<'s> {
+    pub(super) health: &'s Health,
+    pub(super) gate: &'s Gate,
+    pub(super) engine: &'s Engine,
+    pub(super) connections: &'s Connections,
+}
+
+impl Stopping<'_> {
+    /// Stops it. Calls under way may take so long; what is left after that takes the engine's last second and the grace of
+    /// connections. Reservations are left alone: they belong to the callers, and a sidecar that comes back keeps them.
+    /// False: the limit came first.
+    pub(super) async fn within(self, limit: Duration) -> bool {
+        // First, so that whoever is refused finds the reason.
+        self.health.stopping().await;
+        self.gate.close();
+        // Whoever calls meanwhile, on a connection old or new, is told that the sidecar is stopping, and when to ask again.
+        // Streams, and calls that wait, are ended by the engine.
+        let calls = tokio::time::timeout(limit, self.gate.empty());
+        let (engine_done, calls) = tokio::join!(self.engine.stop(limit), calls);
+        // Idle callers and half-sent requests have no answer to wait for; what was answered last is still written.
+        self.connections.close();
+        let _ = tokio::time::timeout(CLOSE_GRACE, self.connections.closed()).await;
+        self.connections.cut();
+        engine_done && calls.is_ok()
+    }
+}
