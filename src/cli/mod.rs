@@ -219,8 +219,8 @@ mod tests {
                     continue;
                 };
                 let mut variable = format!("FENCEPOST_{}", flag.to_uppercase().replace('-', "_"));
-                if (name, flag) == ("demo", "addr") {
-                    variable = "FENCEPOST_DEMO_ADDR".to_owned();
+                if name == "demo" && ["addr", "admin-socket"].contains(&flag) {
+                    variable = variable.replacen("FENCEPOST_", "FENCEPOST_DEMO_", 1);
                 }
                 // `serve` and `dev` read their variables together with all other settings.
                 let told = argument
