@@ -41,25 +41,7 @@ impl AdminArgs {
                  --admin-socket",
             ));
         }
-        Ok(OperatorServiceClient::new(connect(&socket).await?))
-    }
-
-    fn socket(&self) -> PathBuf {
-        let given = self.admin_socket.clone();
-        given.unwrap_or_else(|| admin_socket_path(self.addr.port()))
-    }
-}
-
-async fn connect(socket: &Path) -> Result<Channel, Trouble> {
-    let path = socket.to_owned();
-    // A Unix socket has no host; the name is only there to make a well-formed request.
-    Endpoint::from_static("http://localhost")
-        .connect_with_connector(service_fn(move |_| {
-            let path = path.clone();
-            async move { UnixStream::connect(path).await.map(TokioIo::new) }
-        }))
-        .await
-        .map_err(|error| {
+        let channel = channel(&socket).await.map_err(|error| {
             let mut trouble = Trouble::failed(format!(
                 "no sidecar answers at the admin socket {} ({}): start one with `fencepost dev`, or name its \
                  socket with --admin-socket or FENCEPOST_ADMIN_SOCKET",
@@ -68,5 +50,24 @@ async fn connect(socket: &Path) -> Result<Channel, Trouble> {
             ));
             trouble.exit = Exit::Unavailable;
             trouble
-        })
+        })?;
+        Ok(OperatorServiceClient::new(channel))
+    }
+
+    fn socket(&self) -> PathBuf {
+        let given = self.admin_socket.clone();
+        given.unwrap_or_else(|| admin_socket_path(self.addr.port()))
+    }
+}
+
+/// Connects to an admin socket.
+pub(super) async fn channel(socket: &Path) -> Result<Channel, tonic::transport::Error> {
+    let path = socket.to_owned();
+    // A Unix socket has no host; the name is only there to make a well-formed request.
+    Endpoint::from_static("http://localhost")
+        .connect_with_connector(service_fn(move |_| {
+            let path = path.clone();
+            async move { UnixStream::connect(path).await.map(TokioIo::new) }
+        }))
+        .await
 }

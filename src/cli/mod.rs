@@ -240,7 +240,9 @@ mod tests {
                 };
                 let mut variable = format!("FENCEPOST_{}", flag.to_uppercase().replace('-', "_"));
                 match (name, flag) {
-                    ("demo", "addr") => variable = "FENCEPOST_DEMO_ADDR".to_owned(),
+                    ("demo", "addr" | "admin-socket") => {
+                        variable = variable.replacen("FENCEPOST_", "FENCEPOST_DEMO_", 1);
+                    }
                     ("exec", "once") => variable = "FENCEPOST_ONCE_KEY".to_owned(),
                     _ => {}
                 }

@@ -1,4 +1,8 @@
 //! A sidecar that passes everything on to an honest one, except for one lie.
+//!
+//! A lie means the same whether a machine judges or the requests themselves, so it is told in the words of whichever does: a
+//! message of an event without its identity would be refused, and has the one in force put in; where states stand in a file,
+//! another file judges.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,13 +15,20 @@ use fencepost::proto::v1::coordination_service_server::{
 use fencepost::proto::v1::{
     Advice, Decision, FenceRequest, FenceResponse, HoldRequest, HoldResponse, InspectRequest,
     InspectResponse, Intent, LookupRequest, LookupResponse, OperationState, ReleaseRequest,
-    ReleaseResponse, RenewRequest, RenewResponse, ReserveRequest, ReserveResponse,
+    ReleaseResponse, RenewRequest, RenewResponse, ReserveRequest, ReserveResponse, Resource,
     TransitionRequest, TransitionResponse, Verdict, WatchRequest, WatchResponse, intent::Content,
 };
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming, async_trait};
+
+/// The kind of the demo's orders under a machine.
+const ORDER: &str = "demo-order";
+/// The kind whose machine lets every order move from everywhere, put in force by the test.
+pub(crate) const LAX_ORDER: &str = "lax-order";
+/// The events that begin a round: what they name is not in force yet.
+const BEGIN_ROUNDS: [&str; 2] = ["start_payment", "hold"];
 
 /// What the proxy lies about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +46,7 @@ pub(crate) enum Lie {
     EveryStateMayMove,
     NobodyIsCalled,
     EverythingIsSettled,
+    EverySenderListens,
     NobodySaysWhatTheyReserveFor,
 }
 
@@ -70,24 +82,58 @@ impl Liar {
         self.honest.clone()
     }
 
-    fn distort_request(&self, asked: &mut TransitionRequest) {
-        let count = self.deliveries.fetch_add(1, Ordering::Relaxed);
+    async fn distort_request(&self, asked: &mut TransitionRequest) {
         if self.lie == Lie::NobodyNamesARound {
             asked.reservation_id.clear();
         }
-        self.distort_intent(&mut asked.intent, count);
+        self.distort_intent(&mut asked.resource, &mut asked.intent)
+            .await;
     }
 
-    fn distort_intent(&self, intent: &mut Option<Intent>, count: u64) {
+    async fn distort_intent(&self, resource: &mut Option<Resource>, intent: &mut Option<Intent>) {
+        let count = self.deliveries.fetch_add(1, Ordering::Relaxed);
+        self.distort_resource(resource);
         let Some(intent) = intent else {
             return;
         };
+        if self.lie == Lie::NobodyNamesAnAttempt && !intent.event.is_empty() {
+            if !BEGIN_ROUNDS.contains(&intent.event.as_str()) {
+                self.name_the_round_in_force(resource, intent).await;
+            }
+            return;
+        }
         match self.lie {
             Lie::EveryDeliveryIsNew => intent.operation_id.push_str(&format!("#{count}")),
-            Lie::EveryContentIsEqual => intent.content = Some(Content::Raw("the same".into())),
+            Lie::EveryContentIsEqual => {
+                intent.content = Some(Content::Json(
+                    r#"{"amount": null, "currency": null}"#.into(),
+                ))
+            }
             Lie::NobodyNamesAnAttempt => intent.identity.clear(),
             Lie::EveryStateMayMove => intent.from_states.clear(),
             _ => {}
+        }
+    }
+
+    async fn name_the_round_in_force(&self, resource: &Option<Resource>, intent: &mut Intent) {
+        let asked = InspectRequest {
+            resource: resource.clone(),
+        };
+        let found = self.honest().inspect(asked).await.unwrap().into_inner();
+        let in_force = found.snapshot.unwrap_or_default().identity;
+        for (name, value) in &mut intent.identity {
+            if let Some(known) = in_force.get(name) {
+                value.clone_from(known);
+            }
+        }
+    }
+
+    /// From one machine to the other.
+    fn distort_resource(&self, resource: &mut Option<Resource>) {
+        if let (Lie::EveryStateMayMove, Some(resource)) = (self.lie, resource) {
+            if resource.kind == ORDER {
+                LAX_ORDER.clone_into(&mut resource.kind);
+            }
         }
     }
 
@@ -101,6 +147,11 @@ impl Liar {
             }
             Lie::NoResultComesBack => decision.result = None,
             Lie::NobodyIsCalled => decision.incident_id.clear(),
+            Lie::EverySenderListens
+                if matches!(decision.verdict(), Verdict::Rejected | Verdict::Conflict) =>
+            {
+                decision.advice = Advice::Refuse.into();
+            }
             _ => {}
         }
     }
@@ -130,8 +181,8 @@ impl CoordinationService for Liar {
         request: Request<ReserveRequest>,
     ) -> Result<Response<ReserveResponse>, Status> {
         let mut asked = request.into_inner();
-        let count = self.deliveries.fetch_add(1, Ordering::Relaxed);
-        self.distort_intent(&mut asked.intent, count);
+        self.distort_intent(&mut asked.resource, &mut asked.intent)
+            .await;
         if self.lie == Lie::NobodySaysWhatTheyReserveFor {
             asked.intent = None;
         }
@@ -148,7 +199,7 @@ impl CoordinationService for Liar {
         request: Request<TransitionRequest>,
     ) -> Result<Response<TransitionResponse>, Status> {
         let mut asked = request.into_inner();
-        self.distort_request(&mut asked);
+        self.distort_request(&mut asked).await;
         let mut answer = self.honest().transition(asked).await?.into_inner();
         self.distort(&mut answer.decision);
         if let (Lie::EverythingIsSettled, Some(decision)) = (self.lie, &mut answer.decision) {
@@ -191,11 +242,9 @@ impl CoordinationService for Liar {
         &self,
         request: Request<LookupRequest>,
     ) -> Result<Response<LookupResponse>, Status> {
-        let mut answer = self
-            .honest()
-            .lookup(request.into_inner())
-            .await?
-            .into_inner();
+        let mut asked = request.into_inner();
+        self.distort_resource(&mut asked.resource);
+        let mut answer = self.honest().lookup(asked).await?.into_inner();
         if self.lie == Lie::NothingWasEverSeen {
             answer.state = OperationState::NeverSeen.into();
             answer.decision = None;
@@ -207,6 +256,8 @@ impl CoordinationService for Liar {
         &self,
         request: Request<InspectRequest>,
     ) -> Result<Response<InspectResponse>, Status> {
-        self.honest().inspect(request.into_inner()).await
+        let mut asked = request.into_inner();
+        self.distort_resource(&mut asked.resource);
+        self.honest().inspect(asked).await
     }
 }

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::super::trouble::Trouble;
+use super::law::{Step, Way};
 use super::ledger::Ledger;
-use super::stage::{Stage, may_run, settled};
+use super::stage::{Stage, may_run};
 use crate::proto::v1::{
-    Decision, Intent, Move, Resource, Result as Stored, Snapshot, TransitionRequest,
-    intent::Content,
+    Decision, Resource, Result as Stored, Snapshot, TransitionRequest, intent::Content,
 };
 
 /// The identity value that tells one attempt to pay from the next.
@@ -46,40 +46,34 @@ impl<'a> Order<'a> {
     ) -> Result<Self, Trouble> {
         let order = Self {
             stage,
-            resource: stage.resource("order", name),
+            resource: stage.ruled("order", name),
             ledger: Ledger::default(),
         };
-        let movement = Move {
-            to_state: PENDING.into(),
-            initial_state: "new".into(),
-            sets: [(ATTEMPT.to_owned(), attempt.to_owned())].into(),
-        };
-        order.step("place", "new", movement).await?;
+        order.step("place", "place", Way::Creates(PENDING)).await?;
+        order.start_payment("try-to-pay", attempt).await?;
         Ok(order)
     }
 
     /// The customer cancels.
     pub(super) async fn cancel(&self) -> Result<(), Trouble> {
-        self.step("cancel", PENDING, to("cancelled")).await
+        let way = Way::Moves(PENDING, "cancelled");
+        self.step("cancel", "cancel", way).await
     }
 
     /// Somebody edits the delivery note.
     pub(super) async fn edit_note(&self) -> Result<(), Trouble> {
-        self.step("edit-note", PENDING, Move::default()).await
+        self.step("edit-note", "note", Way::Stays(PENDING)).await
     }
 
     /// The customer starts to pay once more.
     pub(super) async fn pay_again(&self, attempt: &str) -> Result<(), Trouble> {
-        let movement = Move {
-            sets: [(ATTEMPT.to_owned(), attempt.to_owned())].into(),
-            ..Move::default()
-        };
-        self.step("pay-again", PENDING, movement).await
+        self.start_payment("pay-again", attempt).await
     }
 
     /// The warehouse sends the parcel, if the order may move on.
     pub(super) async fn ship(&mut self) -> Result<(), Trouble> {
-        self.step("ship", "paid", to("shipped")).await?;
+        let way = Way::Moves("paid", "shipped");
+        self.step("ship", "ship", way).await?;
         self.ledger.shipments += 1;
         Ok(())
     }
@@ -156,14 +150,10 @@ impl<'a> Order<'a> {
     /// of the first is told from a second booking.
     fn payment(&self, callback: Callback) -> (Bytes, TransitionRequest) {
         let receipt = Bytes::from(format!("receipt {}", Uuid::new_v4().simple()));
-        let intent = Intent {
-            operation_id: callback.key.to_owned(),
-            event: String::new(),
-            identity: [(ATTEMPT.to_owned(), callback.attempt.to_owned())].into(),
-            content: Some(Content::Json(Bytes::from_static(callback.body.as_bytes()))),
-            from_states: vec![PENDING.into()],
-            r#move: Some(to("paid")),
-            ..Intent::default()
+        let pay = Step {
+            matches: Some((ATTEMPT, callback.attempt.to_owned())),
+            content: Content::Json(Bytes::from_static(callback.body.as_bytes())),
+            ..step(callback.key, "pay", Way::Moves(PENDING, "paid"))
         };
         let result = Stored {
             sha256: Bytes::new(),
@@ -173,44 +163,33 @@ impl<'a> Order<'a> {
             headers: Vec::new(),
         };
         let request = TransitionRequest {
-            resource: Some(self.resource.clone()),
-            intent: Some(intent),
             result: Some(result),
-            ..TransitionRequest::default()
+            ..self.stage.asked(&self.resource, pay)
         };
         (receipt, request)
     }
 
-    /// A step of the shop's own. The scene rests on it, so it must be settled.
-    async fn step(&self, key: &str, from: &str, movement: Move) -> Result<(), Trouble> {
-        let intent = Intent {
-            operation_id: key.to_owned(),
-            content: Some(Content::Raw(Bytes::new())),
-            from_states: vec![from.to_owned()],
-            r#move: Some(movement),
-            ..Intent::default()
+    async fn start_payment(&self, key: &str, attempt: &str) -> Result<(), Trouble> {
+        let start = Step {
+            sets: Some((ATTEMPT, attempt.to_owned())),
+            ..step(key, "start_payment", Way::Stays(PENDING))
         };
-        let decision = self
-            .stage
-            .transition(TransitionRequest {
-                resource: Some(self.resource.clone()),
-                intent: Some(intent),
-                ..TransitionRequest::default()
-            })
-            .await?;
-        if settled(&decision) {
-            return Ok(());
-        }
-        Err(Trouble::failed(format!(
-            "the shop's own step `{key}` was turned away: {}",
-            decision.explanation
-        )))
+        self.stage.step(&self.resource, start).await
+    }
+
+    /// A step of the shop's own.
+    async fn step(&self, key: &str, event: &'static str, way: Way) -> Result<(), Trouble> {
+        self.stage.step(&self.resource, step(key, event, way)).await
     }
 }
 
-fn to(state: &str) -> Move {
-    Move {
-        to_state: state.to_owned(),
-        ..Move::default()
+fn step(key: &str, event: &'static str, way: Way) -> Step {
+    Step {
+        key: key.to_owned(),
+        event,
+        way,
+        matches: None,
+        sets: None,
+        content: Content::Raw(Bytes::new()),
     }
 }

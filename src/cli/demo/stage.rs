@@ -1,15 +1,17 @@
 //! What every scene plays on: one connection, names that no other run uses, and what is told about a scene.
 
 use bytes::Bytes;
+use tonic::Code;
 use uuid::Uuid;
 
 use super::super::session::{Session, SessionArgs};
 use super::super::table::{advice_name, verdict_name};
 use super::super::trouble::{Trouble, plain};
+use super::law::{Law, Step, Way};
 use crate::proto::v1::{
     Advice, Decision, FenceRequest, InspectRequest, Intent, LookupRequest, OperationState,
     ReleaseRequest, Reservation, ReserveRequest, Resource, Result as Stored, Snapshot,
-    TransitionRequest,
+    TransitionRequest, intent::Content,
 };
 
 /// One connection, and names that no other run uses.
@@ -17,18 +19,85 @@ use crate::proto::v1::{
 pub(super) struct Stage {
     session: Session,
     run: String,
+    law: Law,
 }
 
 impl Stage {
     /// Connects. A fresh name for the run lets it be repeated on a sidecar that remembers.
-    pub(super) async fn open(args: &SessionArgs) -> Result<Self, Trouble> {
+    pub(super) async fn open(args: &SessionArgs, law: Law) -> Result<Self, Trouble> {
         Ok(Self {
             session: Session::open(args).await?,
             run: Uuid::new_v4().simple().to_string(),
+            law,
         })
     }
 
-    /// A resource of this run alone.
+    /// What orders and seats are judged by.
+    pub(super) fn law(&self) -> Law {
+        self.law
+    }
+
+    /// Without machines from here on.
+    pub(super) fn without_machines(self) -> Self {
+        Self {
+            law: Law::Requests,
+            ..self
+        }
+    }
+
+    /// Whether the sidecar judges orders by the machine that was applied: the admin socket may be another sidecar's.
+    pub(super) async fn knows_the_machine(&self) -> Result<bool, Trouble> {
+        let place = Step {
+            key: "place".into(),
+            event: "place",
+            way: Way::Stays(""),
+            matches: None,
+            sets: None,
+            content: Content::Raw(Bytes::new()),
+        };
+        let asked = TransitionRequest {
+            validate_only: true,
+            ..self.asked(&self.ruled("order", "is-there-a-machine"), place)
+        };
+        let mut client = self.session.client();
+        match client.transition(self.session.ask(asked)).await {
+            Ok(_) => Ok(true),
+            Err(status) if status.code() == Code::NotFound => Ok(false),
+            Err(status) => Err(self.session.trouble(&status)),
+        }
+    }
+
+    /// An order or a seat of this run alone.
+    pub(super) fn ruled(&self, name: &str, id: &str) -> Resource {
+        Resource {
+            kind: self.law.kind(name),
+            id: format!("{id}/{}", self.run),
+        }
+    }
+
+    /// A step in the words of the law.
+    pub(super) fn asked(&self, resource: &Resource, step: Step) -> TransitionRequest {
+        TransitionRequest {
+            resource: Some(resource.clone()),
+            intent: Some(self.law.intent(step)),
+            ..TransitionRequest::default()
+        }
+    }
+
+    /// A step that the scene rests on: it must be settled.
+    pub(super) async fn step(&self, resource: &Resource, step: Step) -> Result<(), Trouble> {
+        let key = step.key.clone();
+        let decision = self.transition(self.asked(resource, step)).await?;
+        if settled(&decision) {
+            return Ok(());
+        }
+        Err(Trouble::failed(format!(
+            "the scene's own step `{key}` was turned away: {}",
+            decision.explanation
+        )))
+    }
+
+    /// A resource of this run alone, of a kind that no machine judges.
     pub(super) fn resource(&self, kind: &str, name: &str) -> Resource {
         Resource {
             kind: format!("demo-{kind}"),

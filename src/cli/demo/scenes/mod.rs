@@ -4,6 +4,7 @@ mod changed_amount;
 mod dead_worker;
 mod empty_result;
 mod late_payment;
+mod late_release;
 mod lost_answer;
 mod paused_worker;
 mod reverse_order;
@@ -21,6 +22,8 @@ pub(super) enum Scene {
     LostAnswer,
     /// "Paid" comes after the parcel has left.
     ReverseOrder,
+    /// The release of an earlier hold comes late.
+    LateRelease,
     /// A worker wakes up after its time.
     PausedWorker,
     /// A note is edited, and a second attempt to pay is started.
@@ -35,10 +38,11 @@ pub(super) enum Scene {
 
 impl Scene {
     /// In the order of their numbers.
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::LatePayment,
         Self::LostAnswer,
         Self::ReverseOrder,
+        Self::LateRelease,
         Self::PausedWorker,
         Self::WhichAttempt,
         Self::ChangedAmount,
@@ -48,7 +52,7 @@ impl Scene {
 
     /// Why the numbers have gaps.
     pub(super) const MISSING: &str =
-        "Scenes 4 and 10 to 12 need timers and tasks, which do not exist yet.";
+        "Scenes 10 to 12 need timers and tasks, which do not exist yet.";
 
     /// The number under which the docs tell it.
     pub(super) fn number(self) -> u8 {
@@ -56,6 +60,7 @@ impl Scene {
             Self::LatePayment => 1,
             Self::LostAnswer => 2,
             Self::ReverseOrder => 3,
+            Self::LateRelease => 4,
             Self::PausedWorker => 5,
             Self::WhichAttempt => 6,
             Self::ChangedAmount => 7,
@@ -72,6 +77,9 @@ impl Scene {
                 "the callback was processed, its answer was lost, and copies keep coming"
             }
             Self::ReverseOrder => "\"paid\" comes half an hour late, when the parcel has left",
+            Self::LateRelease => {
+                "a seat is let go and held by another, then its first hold's release comes"
+            }
             Self::PausedWorker => {
                 "a worker is paused past its time and wakes up while another works"
             }
@@ -90,6 +98,7 @@ impl Scene {
             Self::LatePayment => "money taken for a cancelled order",
             Self::LostAnswer => "the same payment booked twice",
             Self::ReverseOrder => "a shipped order thrown back to paid",
+            Self::LateRelease => "a seat taken from who holds it",
             Self::PausedWorker => "two workers writing to one parcel",
             Self::WhichAttempt => "a good callback lost, an old one believed",
             Self::ChangedAmount => "a wrong amount overwriting the right one",
@@ -104,6 +113,7 @@ impl Scene {
             Self::LatePayment => late_payment::play(stage).await,
             Self::LostAnswer => lost_answer::play(stage).await,
             Self::ReverseOrder => reverse_order::play(stage).await,
+            Self::LateRelease => late_release::play(stage).await,
             Self::PausedWorker => paused_worker::play(stage).await,
             Self::WhichAttempt => which_attempt::play(stage).await,
             Self::ChangedAmount => changed_amount::play(stage).await,

@@ -7,7 +7,7 @@ use super::super::stage::{Played, Stage, said};
 const POLLED: Callback = Callback {
     key: "poll-1003",
     attempt: "p1",
-    body: r#"{"status": "succeeded"}"#,
+    body: r#"{"status": "succeeded", "amount": "80.00", "currency": "EUR"}"#,
 };
 
 const LATE: Callback = Callback {

@@ -7,13 +7,13 @@ use super::super::stage::{Played, Stage, said};
 const FIRST: Callback = Callback {
     key: "evt-1006-p1",
     attempt: "p1",
-    body: r#"{"attempt": "p1", "status": "paid"}"#,
+    body: r#"{"attempt": "p1", "amount": "20.00", "currency": "EUR"}"#,
 };
 
 const SECOND: Callback = Callback {
     key: "evt-1006-p2",
     attempt: "p2",
-    body: r#"{"attempt": "p2", "status": "paid"}"#,
+    body: r#"{"attempt": "p2", "amount": "20.00", "currency": "EUR"}"#,
 };
 
 /// Plays it.
