@@ -60,8 +60,8 @@ pub(super) struct Leaving {
 struct Followed {
     waiters: usize,
     placed: BTreeMap<Place, u64>,
-    /// Whose turn it is, until that one has asked.
-    asking: Option<u64>,
+    /// The place whose turn it is, until whoever has it has asked. It goes with the place.
+    asking: Option<Place>,
     bell: Arc<Notify>,
     /// Ends the task that follows.
     _end: DropGuard,
@@ -135,9 +135,7 @@ impl Lines {
             followed.waiters -= 1;
             if let Some(place) = &entry.place {
                 followed.placed.remove(place);
-            }
-            if followed.asking == Some(arrival) {
-                followed.asking = None;
+                followed.asking.take_if(|asking| asking == place);
             }
             followed.bell.notify_one();
             if followed.waiters == 0 {
@@ -163,16 +161,18 @@ impl Lines {
     pub(super) fn turn(&self, arrival: u64) -> Option<Place> {
         let entry = self.entries.get(&arrival)?;
         let followed = self.followed.get(&entry.resource)?;
-        entry.place.filter(|_| followed.asking == Some(arrival))
+        entry.place.filter(|_| followed.asking == entry.place)
     }
 
-    /// It has asked, and waits on.
-    pub(super) fn back(&mut self, arrival: u64) {
+    /// It has asked under this place, and waits on.
+    pub(super) fn back(&mut self, arrival: u64, asked: Option<Place>) {
         let Some(entry) = self.entries.get(&arrival) else {
             return;
         };
+        // It may have got another place meanwhile, and it may be the turn of that.
         if let Some(followed) = self.followed.get_mut(&entry.resource)
-            && followed.asking == Some(arrival)
+            && asked.is_some()
+            && followed.asking == asked
         {
             followed.asking = None;
             followed.bell.notify_one();
@@ -201,7 +201,7 @@ impl Lines {
         if but == Some(place) {
             return None;
         }
-        followed.asking = Some(arrival);
+        followed.asking = Some(place);
         self.entries.get(&arrival)?.woken.notify_one();
         Some(place)
     }
@@ -293,6 +293,8 @@ impl Lines {
         self.to_leave.clear();
         for followed in self.followed.values_mut() {
             followed.placed.clear();
+            // Whoever was woken and has not looked yet would find that it has no place, and nobody else would ever be woken.
+            followed.asking = None;
         }
         for (arrival, entry) in &mut self.entries {
             entry.sent = false;
@@ -330,3 +332,6 @@ fn name(arrival: u64) -> WaiterName {
         nonce: random_nonce(),
     }
 }
+
+#[cfg(test)]
+mod tests;

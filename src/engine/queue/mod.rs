@@ -123,9 +123,9 @@ impl Queued {
         self.queues.lock().place(self.arrival)
     }
 
-    /// It has asked, and waits on.
-    pub(super) fn back(&self) {
-        self.queues.lock().back(self.arrival);
+    /// It has asked under this place, and waits on.
+    pub(super) fn back(&self, asked: Option<Place>) {
+        self.queues.lock().back(self.arrival, asked);
     }
 
     /// What it waited for was given to it under this place, and its entry went with that.
