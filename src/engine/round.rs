@@ -48,7 +48,7 @@ use crate::store::{
     Commit, MachineGuard, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite, Seen,
     StoreError,
 };
-use settling::{leaves, may_hold_again, queue_guard};
+use settling::{Unsettled, leaves, queue_guard};
 
 /// How often a lane folds anew because others were first, before it gives up for now.
 pub(super) const OVERTAKEN_MAX: u32 = 64;
@@ -71,8 +71,8 @@ pub(super) struct Round<'a> {
     law_found: Option<Option<Revision>>,
     /// Whether the standing was read or confirmed after these requests were taken up.
     fresh: bool,
-    /// Whether a commit of this round may still arrive,
-    unsettled: bool,
+    /// Whether a commit of this round may still arrive.
+    unsettled: Unsettled,
     /// What incidents that are to get evidence keep already, as it was read in this round.
     evidence: BTreeMap<IncidentId, KeptEvidence>,
     /// The lease that the last commit was to hang a key on.
@@ -128,7 +128,7 @@ impl<'a> Round<'a> {
             law: LawSince::default(),
             law_found: None,
             fresh: false,
-            unsettled: false,
+            unsettled: Unsettled::default(),
             evidence: BTreeMap::new(),
             granting: None,
             overtaken: 0,
@@ -209,7 +209,7 @@ impl<'a> Round<'a> {
         let now = self.shared.clock.when();
         let fold = Fold::begin(self.resource, standing, self.timeline, now);
         let mut fold = fold.under(&self.law.law).knowing(&self.evidence);
-        if self.unsettled {
+        if self.unsettled.is() {
             fold = fold.settling();
         }
         let law_fresh = self.fresh && self.law_found == Some(self.law.since);
@@ -225,7 +225,7 @@ impl<'a> Round<'a> {
                 Patience::Over(place) => fold.judge_placed(&ticket.ask, place, false),
             };
             // An operation that is nowhere in the record may have a key of its own.
-            let sure = self.fresh && !self.unsettled && standing.knows_absent(fold.absent());
+            let sure = self.fresh && !self.unsettled.is() && standing.knows_absent(fold.absent());
             match judged {
                 Judged::Answered(draft) if draft.certainty == Certainty::Fact => {
                     repeated.extend(draft.repeats().cloned());
@@ -383,7 +383,7 @@ impl<'a> Round<'a> {
         };
         match self.shared.committer.commit(prepared).await {
             Ok((MemberOutcome::Committed { raised }, revision)) => {
-                self.unsettled = false;
+                self.unsettled.settle();
                 self.shared.kept_something.store(true, Ordering::Release);
                 let before = self.standing.take().unwrap_or_default();
                 let known = known_after(before, commit, revision);
@@ -394,8 +394,8 @@ impl<'a> Round<'a> {
             }
             Ok((MemberOutcome::Overtaken(seen, _), _)) => {
                 // An earlier try under the same guards either shows in what was just read, or can never be applied.
-                let was_unsettled = std::mem::take(&mut self.unsettled);
-                self.unsettled = was_unsettled && may_hold_again(&commit, &seen);
+                let was_unsettled = self.unsettled.is();
+                self.unsettled.overtaken(commit.seen, &seen);
                 self.overtaken += 1;
                 let next = self.learn(*seen, looked_for);
                 if was_unsettled {
@@ -413,7 +413,12 @@ impl<'a> Round<'a> {
                 next
             }
             // Boxed, for it is rare and large: every lane's task would be made to hold it.
-            Err(error) => Box::pin(self.failed(error)).await,
+            Err(error) => {
+                if let StoreError::Indeterminate { .. } = error {
+                    self.unsettled.lost(commit.queue);
+                }
+                Box::pin(self.failed(error)).await
+            }
         }
     }
 
