@@ -20,6 +20,7 @@
 mod answers;
 mod evidence;
 mod failed;
+mod folding;
 mod full;
 pub(super) mod settling;
 mod unleased;
@@ -33,22 +34,20 @@ use tracing::error;
 use super::fault::Fault;
 use super::lane::{Belief, Shared};
 use super::laws::LawSince;
-use super::outcome::{count_repeats, guard_of, known_after};
+use super::outcome::{count_repeats, known_after};
 use super::pace::Pace;
-use super::ticket::{Patience, Ticket};
+use super::ticket::Ticket;
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::incident::KeptEvidence;
-use crate::domain::judge::{
-    Ask, Certainty, Draft, Fold, Judged, RecordWrite, ReservationChange, Standing,
-};
+use crate::domain::judge::{Ask, Draft, RecordWrite, ReservationChange, Standing};
 use crate::domain::record::LeaseId;
 use crate::domain::token::{Revision, Timeline};
 use crate::store::{
     Commit, MachineGuard, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite, Seen,
     StoreError,
 };
-use settling::{leaves, may_hold_again, queue_guard};
+use settling::{Unsettled, leaves, queue_guard};
 
 /// How often a lane folds anew because others were first, before it gives up for now.
 pub(super) const OVERTAKEN_MAX: u32 = 64;
@@ -71,8 +70,8 @@ pub(super) struct Round<'a> {
     law_found: Option<Option<Revision>>,
     /// Whether the standing was read or confirmed after these requests were taken up.
     fresh: bool,
-    /// Whether a commit of this round may still arrive,
-    unsettled: bool,
+    /// Whether a commit of this round may still arrive.
+    unsettled: Unsettled,
     /// What incidents that are to get evidence keep already, as it was read in this round.
     evidence: BTreeMap<IncidentId, KeptEvidence>,
     /// The lease that the last commit was to hang a key on.
@@ -128,7 +127,7 @@ impl<'a> Round<'a> {
             law: LawSince::default(),
             law_found: None,
             fresh: false,
-            unsettled: false,
+            unsettled: Unsettled::default(),
             evidence: BTreeMap::new(),
             granting: None,
             overtaken: 0,
@@ -200,99 +199,6 @@ impl<'a> Round<'a> {
             self.law = self.shared.laws.of(kind, self.timeline);
         }
         Ok(())
-    }
-
-    /// Judges the requests from the front, answers what rests on facts alone, and leaves the rest in `tickets`.
-    fn fold(&mut self) -> Folded {
-        let guess = Standing::absent();
-        let standing = self.standing.as_ref().unwrap_or(&guess);
-        let now = self.shared.clock.when();
-        let fold = Fold::begin(self.resource, standing, self.timeline, now);
-        let mut fold = fold.under(&self.law.law).knowing(&self.evidence);
-        if self.unsettled {
-            fold = fold.settling();
-        }
-        let law_fresh = self.fresh && self.law_found == Some(self.law.since);
-        let mut drafts = Vec::new();
-        let mut kept = VecDeque::new();
-        let mut repeated: Vec<OperationId> = Vec::new();
-        let mut unconfirmed = false;
-        let mut unleased = false;
-        while let Some(ticket) = self.tickets.pop_front() {
-            let judged = match ticket.patience() {
-                Patience::None => fold.judge(&ticket.ask),
-                Patience::Waits(place) => fold.judge_placed(&ticket.ask, place, true),
-                Patience::Over(place) => fold.judge_placed(&ticket.ask, place, false),
-            };
-            // An operation that is nowhere in the record may have a key of its own.
-            let sure = self.fresh && !self.unsettled && standing.knows_absent(fold.absent());
-            match judged {
-                Judged::Answered(draft) if draft.certainty == Certainty::Fact => {
-                    repeated.extend(draft.repeats().cloned());
-                    self.shared
-                        .tell(ticket, draft.finish(None), &mut Vec::new());
-                }
-                Judged::Answered(draft) => {
-                    drafts.push(*draft);
-                    kept.push_back(ticket);
-                    if self.store_full {
-                        break;
-                    }
-                }
-                Judged::Limit { what, limit } if sure && drafts.is_empty() => {
-                    self.shared
-                        .answer(ticket, Err(Fault::LimitMet { what, limit }));
-                }
-                Judged::Unlawful(unlawful) if sure && law_fresh && drafts.is_empty() => {
-                    let fault = Fault::of_law(self.resource.kind(), unlawful);
-                    self.shared.answer(ticket, Err(fault));
-                }
-                Judged::Unfit { field, reason } if sure && drafts.is_empty() => {
-                    let (field, reason) = (field.to_owned(), reason.to_owned());
-                    self.shared
-                        .answer(ticket, Err(Fault::InvalidField { field, reason }));
-                }
-                // What is found in a belief, or because of what is still to be written, has to be looked at again.
-                Judged::Limit { .. } | Judged::Unlawful(_) | Judged::Unfit { .. } => {
-                    unconfirmed = drafts.is_empty();
-                    kept.push_back(ticket);
-                    break;
-                }
-                Judged::Unleased => {
-                    unleased = drafts.is_empty();
-                    kept.push_back(ticket);
-                    break;
-                }
-                Judged::Later => {
-                    kept.push_back(ticket);
-                    break;
-                }
-            }
-        }
-        kept.append(&mut self.tickets);
-        self.tickets = kept;
-        let absent = fold.absent().clone();
-        let lawful = fold.lawful();
-        let unread = fold.unread_evidence().iter().cloned().collect();
-        let guard = guard_of(standing);
-        let seen = standing.revision();
-        let write = fold.into_write().map(|write| (write, guard, seen));
-        // Facts come from what is known, so there is something that knows them. If what the fold writes is committed, these
-        // are among what it counted.
-        for id in &repeated {
-            if let Some(standing) = &mut self.standing {
-                standing.delivered_again(id);
-            }
-        }
-        Folded {
-            drafts,
-            write,
-            absent,
-            lawful,
-            unconfirmed,
-            unleased,
-            unread,
-        }
     }
 
     /// Nothing is to be written: the answers need only be true at some moment after they were asked for.
@@ -383,7 +289,7 @@ impl<'a> Round<'a> {
         };
         match self.shared.committer.commit(prepared).await {
             Ok((MemberOutcome::Committed { raised }, revision)) => {
-                self.unsettled = false;
+                self.unsettled.settle();
                 self.shared.kept_something.store(true, Ordering::Release);
                 let before = self.standing.take().unwrap_or_default();
                 let known = known_after(before, commit, revision);
@@ -394,9 +300,8 @@ impl<'a> Round<'a> {
             }
             Ok((MemberOutcome::Overtaken(seen, _), _)) => {
                 // An earlier try under the same guards either shows in what was just read, or can never be applied.
-                let was_unsettled = std::mem::take(&mut self.unsettled);
-                self.unsettled =
-                    was_unsettled && may_hold_again(std::slice::from_ref(&commit), [&*seen]);
+                let was_unsettled = self.unsettled.is();
+                self.unsettled.overtaken(commit.seen, &seen);
                 self.overtaken += 1;
                 let next = self.learn(*seen, looked_for);
                 if was_unsettled {
@@ -414,7 +319,12 @@ impl<'a> Round<'a> {
                 next
             }
             // Boxed, for it is rare and large: every lane's task would be made to hold it.
-            Err(error) => Box::pin(self.failed(error)).await,
+            Err(error) => {
+                if let StoreError::Indeterminate { .. } = error {
+                    self.unsettled.lost(commit.queue);
+                }
+                Box::pin(self.failed(error)).await
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use crate::domain::record::{
     Deliveries, IDENTITY_NAMES_REMEMBERED_MAX, NamedValue, Operation, REPLACED_VALUES_MAX, Raised,
     Record, ValueHash,
 };
-use crate::domain::request::{Afterwards, Intent, Left, Transition};
+use crate::domain::request::{Afterwards, Intent, Left, Purpose, Transition};
 
 /// When to ask again for what is not allowed yet.
 pub(super) const EARLY_RETRY: Duration = Duration::from_secs(1);
@@ -180,9 +180,9 @@ impl Fold<'_> {
             }
             None if terms.is_some_and(Terms::passes_holders) => None,
             None => {
-                // One that goes on waiting would come again if it were told so all the same.
-                let instead = terms.and_then(Terms::advice_if_held);
-                let instead = instead.filter(|_| !self.caller_waits);
+                // Whoever goes on waiting is not refused: nothing is kept of it yet, and if the wait is cut short it may come again.
+                let told = !(self.caller_waits && ask.purpose == Purpose::Commit);
+                let instead = terms.and_then(Terms::advice_if_held).filter(|_| told);
                 let Some((round, _)) = self.live_round() else {
                     return self.move_comes_later(instead);
                 };

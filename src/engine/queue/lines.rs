@@ -62,8 +62,8 @@ pub(super) struct Leaving {
 struct Followed {
     waiters: usize,
     placed: BTreeMap<Place, u64>,
-    /// Whose turn it is, until that one has asked.
-    asking: Option<u64>,
+    /// The place whose turn it is, until whoever has it has asked. It goes with the place.
+    asking: Option<Place>,
     /// What its follower has seen last.
     offer: Offer,
     /// Counts what was new in that.
@@ -163,8 +163,8 @@ impl Lines {
             followed.waiters -= 1;
             if let Some(place) = &entry.place {
                 followed.placed.remove(place);
+                followed.answered(*place);
             }
-            followed.answered(arrival);
             followed.bell.notify_one();
             if followed.waiters == 0 {
                 self.followed.remove(resource);
@@ -188,22 +188,25 @@ impl Lines {
     /// Its place, if it is its turn.
     pub(super) fn turn(&self, arrival: u64) -> Option<Place> {
         let entry = self.entries.get(&arrival)?;
+        let place = entry.place?;
         let mut followed = entry.resources.iter();
         let its_turn = followed.all(|resource| {
             let followed = self.followed.get(resource);
-            followed.is_some_and(|followed| followed.asking == Some(arrival))
+            followed.is_some_and(|followed| followed.asking == Some(place))
         });
-        entry.place.filter(|_| its_turn)
+        its_turn.then_some(place)
     }
 
-    /// It has asked, and waits on.
-    pub(super) fn back(&mut self, arrival: u64) {
+    /// It has asked under this place, and waits on.
+    pub(super) fn back(&mut self, arrival: u64, asked: Option<Place>) {
         let Some(entry) = self.entries.get(&arrival) else {
             return;
         };
+        // It may have got another place meanwhile, and it may be the turn of that.
+        let Some(asked) = asked else { return };
         for resource in entry.resources.iter() {
             if let Some(followed) = self.followed.get_mut(resource)
-                && followed.answered(arrival)
+                && followed.answered(asked)
             {
                 followed.bell.notify_one();
             }
@@ -217,7 +220,7 @@ impl Lines {
         self.wake(resource, offer).is_some()
     }
 
-    fn wake(&mut self, resource: &ResourceId, offer: Offer) -> Option<()> {
+    fn wake(&mut self, resource: &ResourceId, offer: Offer) -> Option<Place> {
         let followed = self.followed.get_mut(resource)?;
         if followed.offer.changes != offer.changes {
             followed.news += 1;
@@ -236,9 +239,10 @@ impl Lines {
         if entry.asked.replace(news) == Some(news) {
             return None;
         }
+        let place = entry.place?;
         for each in entry.resources.iter() {
             if let Some(followed) = self.followed.get_mut(each) {
-                followed.asking = Some(arrival);
+                followed.asking = Some(place);
                 if each != resource {
                     followed.handed_on = Some(followed.offer.changes);
                     followed.bell.notify_one();
@@ -246,7 +250,7 @@ impl Lines {
             }
         }
         entry.woken.notify_one();
-        Some(())
+        Some(place)
     }
 
     /// Whether another follower has woken somebody by what this one has seen after so many changes.
@@ -353,6 +357,8 @@ impl Lines {
         self.to_leave.clear();
         for followed in self.followed.values_mut() {
             followed.placed.clear();
+            // Whoever was woken and has not looked yet would find that it has no place, and nobody else would ever be woken.
+            followed.asking = None;
         }
         for (arrival, entry) in &mut self.entries {
             entry.sent = false;
@@ -394,8 +400,8 @@ impl Followed {
     }
 
     /// One has asked, or has left. Answers whether it was its turn.
-    fn answered(&mut self, arrival: u64) -> bool {
-        self.asking.take_if(|asking| *asking == arrival).is_some()
+    fn answered(&mut self, place: Place) -> bool {
+        self.asking.take_if(|asking| *asking == place).is_some()
     }
 }
 
@@ -411,3 +417,6 @@ fn name(arrival: u64) -> WaiterName {
         nonce: random_nonce(),
     }
 }
+
+#[cfg(test)]
+mod tests;

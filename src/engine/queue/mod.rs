@@ -117,12 +117,10 @@ impl Queued {
     pub(super) async fn turn(&self) -> Place {
         loop {
             self.woken.notified().await;
-            let mut lines = self.queues.lock();
-            if let Some(place) = lines.turn(self.arrival) {
+            // Else its place was lost meanwhile, and the turn with it.
+            if let Some(place) = self.queues.lock().turn(self.arrival) {
                 return place;
             }
-            // Its place was lost meanwhile. Nobody else may be kept from asking.
-            lines.back(self.arrival);
         }
     }
 
@@ -131,9 +129,9 @@ impl Queued {
         self.queues.lock().place(self.arrival)
     }
 
-    /// It has asked, and waits on.
-    pub(super) fn back(&self) {
-        self.queues.lock().back(self.arrival);
+    /// It has asked under this place, and waits on.
+    pub(super) fn back(&self, asked: Option<Place>) {
+        self.queues.lock().back(self.arrival, asked);
     }
 
     /// What it waited for was given to it under this place, and its entry went with that.

@@ -37,7 +37,7 @@ impl Round<'_> {
                 ..
             } => {
                 if let Err(fault) = self.replace_lease().await
-                    && !self.unsettled
+                    && !self.unsettled.is()
                 {
                     self.fail_all(&fault);
                     return Next::Done;
@@ -55,7 +55,7 @@ impl Round<'_> {
             StoreError::NotApplied {
                 reason: NotApplied::Overloaded,
                 ..
-            } if !self.unsettled && self.turned_away < TURNED_AWAY_MAX => {
+            } if !self.unsettled.is() && self.turned_away < TURNED_AWAY_MAX => {
                 self.turned_away += 1;
                 for ticket in &self.tickets {
                     ticket.refused();
@@ -63,7 +63,7 @@ impl Round<'_> {
                 self.pace.wait().await;
                 Next::Again
             }
-            StoreError::Full { detail } if !self.unsettled && !self.store_full => {
+            StoreError::Full { detail } if !self.unsettled.is() && !self.store_full => {
                 if let Some(unsaid) = self.shared.trouble.speak() {
                     error!(
                         detail,
@@ -77,13 +77,13 @@ impl Round<'_> {
                 Next::Again
             }
             // A bare release was refused too, so etcd refuses more than puts.
-            StoreError::Full { .. } if !self.unsettled => {
+            StoreError::Full { .. } if !self.unsettled.is() => {
                 self.fail_all(&Fault::store_full());
                 Next::Done
             }
             // An earlier try may still arrive, and is settled only once there is space again.
             StoreError::Full { .. } => self.try_again().await,
-            StoreError::NotApplied { reason, detail } if !self.unsettled => {
+            StoreError::NotApplied { reason, detail } if !self.unsettled.is() => {
                 if let Some(unsaid) = self.shared.trouble.speak() {
                     warn!(resource = %self.resource, ?reason, detail, unsaid, "etcd did not take a request");
                 }
@@ -95,7 +95,6 @@ impl Round<'_> {
                 if let Some(unsaid) = self.shared.trouble.speak() {
                     warn!(resource = %self.resource, detail, unsaid, "a commit's outcome is unknown; settling it");
                 }
-                self.unsettled = true;
                 self.try_again().await
             }
             StoreError::Corrupt { key, reason } => {
@@ -111,7 +110,7 @@ impl Round<'_> {
     /// Waits a little and goes on: without an end while a commit is unsettled, else a few times.
     pub(super) async fn try_again(&mut self) -> Next {
         self.overtaken += 1;
-        let given_up = !self.unsettled && self.overtaken > OVERTAKEN_MAX;
+        let given_up = !self.unsettled.is() && self.overtaken > OVERTAKEN_MAX;
         if given_up || self.shared.tasks.ended() {
             self.fail_all(&Fault::StoreUnavailable {
                 retry_after: FAULT_RETRY,
@@ -125,7 +124,7 @@ impl Round<'_> {
     /// Ends the round without answers. What may have been sent is unknown; what was not is as the fault says.
     pub(super) fn fail_all(&mut self, fault: &Fault) {
         for ticket in self.tickets.drain(..) {
-            let fault = if self.unsettled {
+            let fault = if self.unsettled.is() {
                 Fault::UnknownOutcome {
                     retry_after: UNKNOWN_RETRY,
                 }

@@ -10,6 +10,7 @@ use crate::domain::judge::{Ask, ReservationChange};
 use crate::engine::fault::Fault;
 use crate::store::{
     Commit, MachineGuard, MemberOutcome, QueueGuard, ReadAsk, ReservationGuard, ReservationWrite,
+    StoreError,
 };
 
 impl Round<'_> {
@@ -72,7 +73,7 @@ impl Round<'_> {
                 }
                 match self.shared.committer.commit(prepared).await {
                     Ok((MemberOutcome::Committed { .. }, revision)) => {
-                        self.unsettled = false;
+                        self.unsettled.settle();
                         // The record still shows the round, and that its key is gone: it looks as if its time had run out.
                         self.standing = None;
                         self.fresh = false;
@@ -80,10 +81,15 @@ impl Round<'_> {
                         Next::Again
                     }
                     Ok((MemberOutcome::Overtaken(seen, _), _)) => {
-                        self.unsettled = false;
+                        self.unsettled.settle();
                         self.learn(*seen, Vec::new())
                     }
-                    Err(error) => self.failed(error).await,
+                    Err(error) => {
+                        if let StoreError::Indeterminate { .. } = error {
+                            self.unsettled.lost(QueueGuard::None);
+                        }
+                        self.failed(error).await
+                    }
                 }
             }
             Some(_) | None => {

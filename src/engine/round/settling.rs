@@ -8,9 +8,10 @@
 use tracing::error;
 
 use crate::domain::judge::{Queue, Turn};
+use crate::domain::token::Revision;
 use crate::domain::waiter::WaiterName;
 use crate::engine::lane::Shared;
-use crate::store::{Commit, QueueGuard, Seen, SeenQueue};
+use crate::store::{QueueGuard, Seen, SeenQueue};
 
 /// What must hold of the queue.
 pub(in crate::engine) fn queue_guard(turn: Turn) -> QueueGuard {
@@ -29,20 +30,51 @@ pub(in crate::engine) fn leaves(turn: Turn) -> Option<WaiterName> {
     }
 }
 
-/// Whether the guards of commits that were just overtaken together may all hold again. A record that has changed is enough to
-/// tell that they never will.
-pub(in crate::engine) fn may_hold_again<'a>(
-    commits: &[Commit],
-    seen: impl IntoIterator<Item = &'a Seen>,
-) -> bool {
-    let mut both = commits.iter().zip(seen);
-    let same = both.all(|(commit, seen)| {
-        let record = seen.record.as_ref().map(|(_, revision)| *revision);
-        record == commit.seen
-    });
-    same && commits
-        .iter()
-        .any(|commit| commit.queue != QueueGuard::None)
+/// Whether a commit of a round may still arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) struct Unsettled {
+    may_arrive: bool,
+    /// Whether one that may has a guard on the queue. Those that were sent after it need not have one.
+    rests_on_queue: bool,
+}
+
+impl Unsettled {
+    /// Whether one may.
+    pub(in crate::engine) fn is(self) -> bool {
+        self.may_arrive
+    }
+
+    /// The reply to this one was lost.
+    pub(in crate::engine) fn lost(&mut self, queue: QueueGuard) {
+        self.may_arrive = true;
+        self.rests_on_queue |= queue != QueueGuard::None;
+    }
+
+    /// None may: one went through that put the record, or wrote what the others rest on.
+    pub(in crate::engine) fn settle(&mut self) {
+        *self = Self::default();
+    }
+
+    /// One was overtaken. All that are unsettled rest on the same record, so if that has changed none of them is ever applied; and
+    /// else, unless one has a guard that may hold again.
+    pub(in crate::engine) fn overtaken(&mut self, judged: Option<Revision>, seen: &Seen) {
+        self.overtaken_together([(judged, seen)]);
+    }
+
+    /// The same of one about several resources: a single record that has changed is enough.
+    pub(in crate::engine) fn overtaken_together<'a>(
+        &mut self,
+        found: impl IntoIterator<Item = (Option<Revision>, &'a Seen)>,
+    ) {
+        let mut found = found.into_iter();
+        let unchanged = found.all(|(judged, seen)| {
+            let record = seen.record.as_ref().map(|(_, revision)| *revision);
+            record == judged
+        });
+        if !self.rests_on_queue || !unchanged {
+            self.settle();
+        }
+    }
 }
 
 impl Shared {
@@ -61,5 +93,54 @@ impl Shared {
                 Queue::Untrusted
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::record::Record;
+
+    fn at(revision: i64) -> Option<Revision> {
+        Revision::from_etcd(revision)
+    }
+
+    /// A resource whose record was last changed then.
+    fn seen(revision: i64) -> Seen {
+        let record = at(revision).map(|at| (Record::default(), at));
+        Seen {
+            record,
+            ..Seen::default()
+        }
+    }
+
+    #[test]
+    fn a_commit_that_rests_on_the_queue_stays_unsettled_whatever_overtakes_those_after_it() {
+        let mut unsettled = Unsettled::default();
+        unsettled.lost(QueueGuard::NobodyWaits);
+        // Overtaken by the queue; then, without a guard on that, by another machine.
+        unsettled.overtaken(at(5), &seen(5));
+        unsettled.overtaken(at(5), &seen(5));
+        assert!(unsettled.is());
+        // Lost too, and overtaken.
+        unsettled.lost(QueueGuard::None);
+        unsettled.overtaken(at(5), &seen(5));
+        assert!(unsettled.is());
+        unsettled.overtaken(at(5), &seen(6));
+        assert!(!unsettled.is(), "nothing that rests on 5 is applied");
+        unsettled.lost(QueueGuard::NobodyWaits);
+        unsettled.settle();
+        unsettled.lost(QueueGuard::None);
+        unsettled.overtaken(at(6), &seen(6));
+        assert!(!unsettled.is(), "what was settled counts no more");
+    }
+
+    #[test]
+    fn a_guard_other_than_that_on_the_queue_never_holds_again() {
+        let mut unsettled = Unsettled::default();
+        unsettled.lost(QueueGuard::None);
+        assert!(unsettled.is());
+        unsettled.overtaken(None, &Seen::default());
+        assert!(!unsettled.is());
     }
 }

@@ -6,10 +6,13 @@
 //! a guard that has failed keeps it from ever being applied. But guards on queues may hold again. So if these alone may have failed
 //! it stays unsettled, and so it does if there is nothing to write any more: then the lead's record is put before anybody is told.
 
+mod failed;
+mod without_space;
+
 use std::sync::atomic::Ordering;
 
 use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::error;
 
 use super::question::Question;
 use crate::domain::ids::{ReservationId, ResourceId};
@@ -24,10 +27,9 @@ use crate::engine::lanes::Lanes;
 use crate::engine::loan::Lent;
 use crate::engine::outcome::known_after;
 use crate::engine::pace::Pace;
-use crate::engine::round::settling::{leaves, may_hold_again, queue_guard};
+use crate::engine::round::settling::{Unsettled, leaves, queue_guard};
 use crate::engine::round::{FAULT_RETRY, OVERTAKEN_MAX};
-use crate::engine::ticket::{Progress, UNKNOWN_RETRY};
-use crate::store::error::NotApplied;
+use crate::engine::ticket::Progress;
 use crate::store::{
     Commit, MachineGuard, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite, Seen,
     StoreError,
@@ -53,7 +55,9 @@ pub(super) struct Joint<'a> {
     /// Whether they were read, at one moment, after the question was asked.
     fresh: bool,
     /// Whether a commit may still arrive.
-    unsettled: bool,
+    unsettled: Unsettled,
+    /// Whether etcd has said that it has no space left.
+    store_full: bool,
     overtaken: u32,
     pace: Pace,
 }
@@ -76,7 +80,8 @@ impl<'a> Joint<'a> {
             parts: Vec::new(),
             timeline: shared.store.timeline(),
             fresh: false,
-            unsettled: false,
+            unsettled: Unsettled::default(),
+            store_full: false,
             overtaken: 0,
             pace: Pace::new(),
         }
@@ -136,13 +141,22 @@ impl<'a> Joint<'a> {
             if !self.is_up_to_date().await? {
                 continue;
             }
+            if self.store_full && !self.fresh {
+                self.read().await?;
+                continue;
+            }
             let concerted = self.judging(|several| question.put_to(several));
-            if self.unsettled && self.fresh && !concerted.writes() {
+            if self.unsettled.is() && self.fresh && !concerted.writes() {
                 let writes = self.judging(|several| several.settling());
                 self.commit(question, writes).await?;
                 continue;
             }
             match concerted {
+                Concerted::Commit { draft, writes } if self.store_full && !self.unsettled.is() => {
+                    if let Some(at) = self.without_space(writes).await? {
+                        return Ok(draft.finish(Some(at)));
+                    }
+                }
                 Concerted::Commit { draft, writes }
                     if self.fresh || writes.iter().all(Option::is_some) =>
                 {
@@ -237,20 +251,6 @@ impl<'a> Joint<'a> {
         }
     }
 
-    /// A question without an answer leaves nothing unsettled.
-    async fn unanswered(&mut self, error: StoreError) -> Result<(), Fault> {
-        match error {
-            StoreError::Indeterminate { detail } => {
-                let reason = NotApplied::Unreachable;
-                self.failed(StoreError::NotApplied { reason, detail }, None)
-                    .await
-            }
-            error @ (StoreError::NotApplied { .. }
-            | StoreError::Full { .. }
-            | StoreError::Corrupt { .. }) => self.failed(error, None).await,
-        }
-    }
-
     /// Commits for all. `None`: nothing was written, or nobody knows; what is known now has to be judged again.
     async fn commit(
         &mut self,
@@ -274,7 +274,7 @@ impl<'a> Joint<'a> {
         }
         match self.shared.committer.commit(prepared).await {
             Ok((MemberOutcome::Committed { .. }, revision)) => {
-                self.unsettled = false;
+                self.unsettled.settle();
                 self.shared.kept_something.store(true, Ordering::Release);
                 for ((index, done), counted) in at.into_iter().zip(commits).zip(counted) {
                     if let Some(part) = self.parts.get_mut(index) {
@@ -286,11 +286,12 @@ impl<'a> Joint<'a> {
                 Ok(Some(revision))
             }
             Ok((MemberOutcome::Overtaken(first, others), _)) => {
-                let was_unsettled = std::mem::take(&mut self.unsettled);
+                let was_unsettled = self.unsettled.is();
                 self.overtaken += 1;
                 let mut found = others;
                 found.insert(0, *first);
-                self.unsettled = was_unsettled && may_hold_again(&commits, &found);
+                let judged = commits.iter().map(|commit| commit.seen);
+                self.unsettled.overtaken_together(judged.zip(&found));
                 self.learn(at, found)?;
                 if was_unsettled {
                     // What was read may show that it was done. That has to be judged before anybody is told that nothing was.
@@ -306,6 +307,11 @@ impl<'a> Joint<'a> {
                 Ok(None)
             }
             Err(error) => {
+                if let StoreError::Indeterminate { .. } = error {
+                    commits
+                        .iter()
+                        .for_each(|one| self.unsettled.lost(one.queue));
+                }
                 // Boxed, for it is rare and large.
                 Box::pin(self.failed(error, Some(question))).await?;
                 Ok(None)
@@ -340,77 +346,6 @@ impl<'a> Joint<'a> {
         Ok(())
     }
 
-    /// etcd did not do what it was asked: waits a little before the next try, or gives up.
-    async fn failed(
-        &mut self,
-        error: StoreError,
-        question: Option<&mut Question>,
-    ) -> Result<(), Fault> {
-        match error {
-            StoreError::NotApplied {
-                reason: NotApplied::TimelineMoved,
-                ..
-            } => self.forget(),
-            StoreError::NotApplied {
-                reason: NotApplied::LeaseGone,
-                ..
-            } => {
-                if let Some(question) = question
-                    && let Err(fault) = question.replace_lease(&self.shared.leases).await
-                    && !self.unsettled
-                {
-                    return Err(fault);
-                }
-            }
-            StoreError::NotApplied {
-                reason: NotApplied::Halted(halt),
-                ..
-            } => return Err(self.given_up(Fault::Halted { halt })),
-            StoreError::NotApplied { reason, detail } if !self.unsettled => {
-                if let Some(unsaid) = self.shared.trouble.speak() {
-                    warn!(resource = %self.lead(), ?reason, detail, unsaid, "etcd did not take a request about several resources");
-                }
-                return Err(self.given_up(Fault::of_refusal(reason)));
-            }
-            StoreError::NotApplied { .. } => {}
-            StoreError::Full { .. } if !self.unsettled => {
-                return Err(self.given_up(Fault::store_full()));
-            }
-            // An earlier try may still arrive, and is settled only once there is space again.
-            StoreError::Full { .. } => {}
-            StoreError::Indeterminate { detail } => {
-                if let Some(unsaid) = self.shared.trouble.speak() {
-                    warn!(resource = %self.lead(), detail, unsaid, "the outcome of a commit of several resources is unknown; settling it");
-                }
-                self.unsettled = true;
-            }
-            StoreError::Corrupt { key, reason } => {
-                if let Some(unsaid) = self.shared.corruption.speak() {
-                    error!(key, reason, unsaid, "a record cannot be trusted");
-                }
-                return Err(self.given_up(Fault::CorruptRecord));
-            }
-        }
-        self.overtaken += 1;
-        let enough = !self.unsettled && self.overtaken > OVERTAKEN_MAX;
-        if enough || self.shared.tasks.ended() {
-            return Err(self.given_up(unavailable()));
-        }
-        self.pace.wait().await;
-        Ok(())
-    }
-
-    /// Ends without an answer. What may have been sent is unknown; what was not is as the fault says.
-    fn given_up(&mut self, fault: Fault) -> Fault {
-        self.forget();
-        if self.unsettled {
-            return Fault::UnknownOutcome {
-                retry_after: UNKNOWN_RETRY,
-            };
-        }
-        fault
-    }
-
     fn lead(&self) -> String {
         let lead = self.parts.first();
         lead.map_or_else(String::new, |part| part.resource.to_string())
@@ -440,11 +375,5 @@ impl Part {
             incidents: write.incidents,
             gone: write.gone,
         }
-    }
-}
-
-fn unavailable() -> Fault {
-    Fault::StoreUnavailable {
-        retry_after: FAULT_RETRY,
     }
 }

@@ -150,7 +150,7 @@ impl Engine {
             if let Some(queued) = &mut queued {
                 match heard(&answer) {
                     Heard::Taken => queued.taken(place),
-                    Heard::InProgress | Heard::Busy | Heard::Settled => queued.back(),
+                    Heard::InProgress | Heard::Busy | Heard::Settled => queued.back(place),
                 }
             }
             if is_last {

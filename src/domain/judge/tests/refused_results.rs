@@ -9,7 +9,7 @@ use super::play::Play;
 use crate::domain::claim::PAST_CLAIMS_MAX;
 use crate::domain::decision::{Advice, Rule, Verdict};
 use crate::domain::incident::{EVIDENCE_BYTES_MAX, EVIDENCE_PIECES_MAX, Incident};
-use crate::domain::judge::Answer;
+use crate::domain::judge::{Answer, Fold, Judged, KeptEvidence};
 use crate::domain::outcome::RESULT_BODY_BYTES_MAX;
 
 /// Longer than a retention of an hour.
@@ -109,6 +109,44 @@ fn a_result_for_a_claim_that_died_is_kept_whoever_brings_it() {
             let died = evidence.iter().filter(|one| one.result.is_empty());
             assert_eq!(died.count(), usize::from(rule == Rule::ClaimDied));
         }
+    }
+}
+
+#[test]
+fn whoever_waits_for_the_resource_is_not_refused_before_the_end_of_the_wait() {
+    let mut play = under(&example("order"), &way_to("pending_payment"));
+    play.hold(1);
+    let nonce = play.nonce();
+    let cancel = happens("c", "cancel")
+        .saying("charged")
+        .ask(&play.resource, nonce);
+    for waits in [true, false] {
+        let standing = play.standing(&[]);
+        let fold = Fold::begin(&play.resource, &standing, play.timeline, play.when);
+        let mut fold = fold.under(&play.law);
+        let mut judged = fold.judge_placed(&cancel, None, waits);
+        if let Some(unread) = fold.unread_evidence().first().cloned() {
+            assert!(!waits, "a result is kept of one who waits: {judged:?}");
+            let kept = [(unread, KeptEvidence::default())].into();
+            let again = Fold::begin(&play.resource, &standing, play.timeline, play.when);
+            fold = again.under(&play.law).knowing(&kept);
+            judged = fold.judge_placed(&cancel, None, waits);
+        }
+        let Judged::Answered(draft) = judged else {
+            panic!("{judged:?}")
+        };
+        let told = draft.finish(None);
+        assert_eq!(verdict(&told), (Verdict::Busy, Rule::Held));
+        // A wait that is cut short ends with what was told on the way.
+        let (advice, keeps) = match waits {
+            true => (Advice::Retry, 0),
+            false => (Advice::Refuse, 1),
+        };
+        assert_eq!(told.decision().advice(), advice);
+        assert_eq!(usize::from(told.decision().incident.is_some()), keeps);
+        let written = fold.into_write();
+        let incidents = written.map_or(0, |write| write.incidents.len());
+        assert_eq!(incidents, keeps);
     }
 }
 
