@@ -5,11 +5,12 @@ use std::time::Duration;
 use fencepost::domain::decision::{Advice, Layer, Rule, Verdict};
 use fencepost::engine::Fault;
 use fencepost::proto::v1;
+use futures_util::future::select_all;
 use uuid::Uuid;
 
 use super::queue::{
-    LONG, LOOKED_WITHIN, PATIENT_CALL, SESSION_OVER_WITHIN, entries, queued, queued_within, served,
-    waits,
+    LONG, LOOKED_WITHIN, PATIENT_CALL, SESSION_OVER_WITHIN, entries, granted, queued,
+    queued_within, served, waits,
 };
 use super::queue_several::waits_for_all;
 use crate::support::ask::{ask, body, fresh_resource, fresh_resources, reserve, together};
@@ -21,7 +22,7 @@ use crate::support::sidecar::caller_for;
 use crate::support::{bounded, engines, until};
 
 /// A user's order that is made and paid.
-const ORDER: &str = "kind: order\nversion: 1\nstates: { open: {}, paid: { final: true } }\n\
+const ORDER: &str = "kind: order\nversion: 1\nretention: 96h\nstates: { open: {}, paid: { final: true } }\n\
     events:\n  place: { creates: open }\n  pay: { from: [open], to: paid, origin: user }\n";
 
 async fn several_that_were_turned_away_because_others_waited_are_not_granted_when_they_arrive_late(
@@ -104,13 +105,16 @@ async fn hand_offs_to_several_whose_replies_are_lost_come_out_right(backend: Bac
         let (two, plan) = backend.faulty().await;
         let both: [_; 2] = fresh_resources();
         let mut holder = one.hold_together(&together(&both)).await;
-        let all = [waits_for_all(&two, &both), waits_for_all(&two, &both)];
+        let first = waits_for_all(&two, &both);
+        queued(&backend, &both[1], 1).await;
+        let all = [first, waits_for_all(&two, &both)];
         queued(&backend, &both[1], 2).await;
         let hand_off = || plan.when(Rpc::Txn).containing("w/order/");
         let actions = [Action::LoseReply(ending), Action::DeliverLate(ending)];
         for (waits, action) in all.into_iter().zip(actions) {
             let injected = hand_off().then(action);
-            one.release(&holder.id).await;
+            let ended = one.release(&holder.id).await;
+            judged(&ended, Verdict::Applied, Layer::Result, Rule::Ended);
             holder = served(waits, LOOKED_WITHIN).await;
             assert_eq!(injected.hits(), 1);
             if matches!(action, Action::DeliverLate(_)) {
@@ -151,12 +155,14 @@ async fn those_who_wait_are_queued_again_in_the_next_timeline(backend: Backend) 
     let [a, b] = fresh_resources();
     let both = [a.clone(), b.clone()];
     let old = one.hold_together(&together(&both)).await;
-    let waiting = [waits_for_all(&two, &both), waits(&two, &a)];
+    let mut waiting = vec![waits_for_all(&two, &both), waits(&two, &a)];
     queued(&backend, &a, 2).await;
     let started = one.start_timeline("the store was restored").await;
     // All that was held is over. They are served, in whatever order, for their places were lost with the timeline.
-    for waits in waiting {
-        let grant = served(waits, LONG).await;
+    while !waiting.is_empty() {
+        let (told, _, left) = select_all(waiting).await;
+        waiting = left;
+        let grant = granted(told);
         assert!(grant.token > old.token);
         assert!(grant.token.get() >= started.timeline.base);
         two.release(&grant.id).await;
