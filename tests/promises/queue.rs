@@ -265,7 +265,9 @@ async fn a_place_is_kept_for_as_long_as_its_call_waits(backend: Backend) {
     let [one, two] = backend.sidecars().await;
     let resource = fresh_resource();
     let holder = one.hold(&reserve_for(&resource, 60)).await;
-    let [first, second] = [waits(&two, &resource), waits(&two, &resource)];
+    let first = waits(&two, &resource);
+    queued(&backend, &resource, 1).await;
+    let second = waits(&two, &resource);
     queued(&backend, &resource, 2).await;
     let places = || async {
         let all = backend.written().await;
@@ -309,7 +311,9 @@ async fn a_sidecar_that_is_cut_off_gives_its_places_away_and_queues_again(backen
     let (two, plan) = backend.faulty_within(Duration::from_secs(2)).await;
     let resource = fresh_resource();
     let holder = one.hold(&reserve(&resource)).await;
-    let [first, second] = [waits(&two, &resource), waits(&two, &resource)];
+    let first = waits(&two, &resource);
+    queued(&backend, &resource, 1).await;
+    let second = waits(&two, &resource);
     queued(&backend, &resource, 2).await;
     let next = waits(&one, &resource);
     queued(&backend, &resource, 3).await;

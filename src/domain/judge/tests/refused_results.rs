@@ -5,12 +5,15 @@ use std::time::Duration;
 use super::by_machine::{example, pay as paid, under, way_to};
 use super::claims::{pay, pending, verdict};
 use super::message::{Message, happens, moves, once, result};
-use super::play::Play;
+use super::play::{Play, answered};
 use crate::domain::claim::PAST_CLAIMS_MAX;
 use crate::domain::decision::{Advice, Rule, Verdict};
+use crate::domain::ids::Nonce;
 use crate::domain::incident::{EVIDENCE_BYTES_MAX, EVIDENCE_PIECES_MAX, Incident};
-use crate::domain::judge::{Answer, Fold, Judged, KeptEvidence};
+use crate::domain::judge::{Answer, Fold, Judged, KeptEvidence, Queue};
 use crate::domain::outcome::RESULT_BODY_BYTES_MAX;
+use crate::domain::token::Revision;
+use crate::domain::waiter::{Place, WaiterName};
 
 /// Longer than a retention of an hour.
 const OVER: Duration = Duration::from_secs(3_700);
@@ -165,6 +168,36 @@ fn a_result_of_a_user_who_is_turned_away_while_another_holds_the_resource_is_kep
     assert_eq!(verdict(&told), (Verdict::Busy, Rule::Held));
     assert_eq!(told.decision().advice(), Advice::Retry);
     assert_eq!(told.decision().incident, None);
+}
+
+#[test]
+fn a_user_who_goes_on_waiting_is_told_to_come_again_and_its_result_is_not_kept_yet() {
+    let place = |since| Place {
+        since: Revision::from_etcd(since).unwrap(),
+        name: WaiterName {
+            arrival: 1,
+            nonce: Nonce::from_bytes([7; 16]),
+        },
+    };
+    for rule in [Rule::Held, Rule::Queued] {
+        let mut play = under(&example("order"), &way_to("pending_payment"));
+        if rule == Rule::Held {
+            play.hold(1);
+        }
+        let nonce = play.nonce();
+        let cancel = happens("c", "cancel").saying("charged");
+        let cancel = cancel.ask(&play.resource, nonce);
+        let standing = play.standing(&[]);
+        let standing = standing.with_queue(Some(Queue::First(place(4))));
+        let fold = Fold::begin(&play.resource, &standing, play.timeline, play.when);
+        let mut fold = fold.under(&play.law);
+        let judged = fold.judge_placed(&cancel, Some(place(5)), true);
+        let told = answered(judged).finish(None);
+        assert_eq!(verdict(&told), (Verdict::Busy, rule));
+        assert_eq!(told.decision().advice(), Advice::Retry);
+        assert_eq!(told.decision().incident, None);
+        assert!(fold.into_write().is_none());
+    }
 }
 
 #[test]

@@ -5,13 +5,14 @@ use super::play::{BASE, LEASE, Play};
 use crate::domain::decision::{Rule, Verdict};
 use crate::domain::ids::{Kind, Nonce, RequestId, ReservationId, ResourceId};
 use crate::domain::judge::{
-    Answer, Ask, Concerted, Draft, Fold, INLINE_BYTES_MAX, Judged, ReservationChange, Several,
-    Standing,
+    Answer, Ask, Concerted, Draft, Fold, INLINE_BYTES_MAX, Judged, Queue, ReservationChange,
+    Several, Standing, Turn,
 };
 use crate::domain::record::{Operation, RoundEnd};
 use crate::domain::request::{Afterwards, Left, Ttl};
 use crate::domain::together::{Company, ReserveTogether, Together};
 use crate::domain::token::Revision;
+use crate::domain::waiter::{Place, WaiterName};
 
 fn resource(id: &str) -> ResourceId {
     ResourceId::new(Kind::parse("order").unwrap(), id).unwrap()
@@ -334,4 +335,100 @@ fn a_record_that_has_grown_too_large_is_not_spilled_by_a_round_of_several() {
     let more = once("more").under(&id).ask(&resource("b"), nonce(8));
     assert!(matches!(fold.judge(&more), Judged::Answered(_)));
     assert!(!fold.into_write().unwrap().operations.is_empty());
+}
+
+fn place(since: i64) -> Place {
+    Place {
+        since: revision(since),
+        name: WaiterName {
+            arrival: 1,
+            nonce: nonce(7),
+        },
+    }
+}
+
+/// What the commit of one who has waited says of each queue; nothing if it is somebody else's turn.
+fn turns(world: &World, queues: [Option<Queue>; 3], mine: Option<Place>) -> Option<Vec<Turn>> {
+    let standings = world.kept.iter().zip(queues);
+    let standings: Vec<_> = standings
+        .map(|((_, standing), queue)| standing.clone().with_queue(queue))
+        .collect();
+    let folds = world.kept.iter().zip(&standings);
+    let mut folds = folds.map(|((resource, _), standing)| {
+        Fold::begin(resource, standing, world.play.timeline, world.play.when)
+    });
+    let several = Several::new(folds.next().unwrap(), folds.collect());
+    match several
+        .placed(mine, true)
+        .reserve(&ask(1, &ALL), nonce(1), Some(LEASE))
+    {
+        Concerted::Commit { writes, .. } => Some(
+            writes
+                .into_iter()
+                .map(|write| write.unwrap().turn)
+                .collect(),
+        ),
+        Concerted::Answer(draft) => {
+            let told = verdict(&draft.finish(None));
+            assert_eq!(told, (Verdict::Busy, Rule::Queued));
+            None
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn several_are_granted_only_by_their_place_in_each_queue() {
+    let world = World::new(&ALL);
+    let (mine, other) = (place(5), place(4));
+    let first = |place| Some(Queue::First(place));
+    let of_first = Turn::OfFirst(mine);
+    for (queues, place, expected) in [
+        ([None; 3], None, Some(vec![Turn::OfNobody; 3])),
+        ([None; 3], Some(mine), Some(vec![of_first; 3])),
+        ([first(mine); 3], Some(mine), Some(vec![of_first; 3])),
+        (
+            [first(mine), None, Some(Queue::Untrusted)],
+            Some(mine),
+            Some(vec![of_first, of_first, Turn::OutOfOrder(mine)]),
+        ),
+        // Behind another one in any of them, or no longer in one, it waits.
+        ([first(mine), first(other), first(mine)], Some(mine), None),
+        ([None, None, first(other)], Some(mine), None),
+        ([None, Some(Queue::Nobody), None], Some(mine), None),
+        ([None, first(other), None], None, None),
+    ] {
+        assert_eq!(turns(&world, queues, place), expected, "{queues:?}");
+    }
+}
+
+#[test]
+fn several_without_a_lease_are_left_alone_only_if_they_would_be_granted() {
+    let mut world = World::new(&ALL);
+    let unleased = |world: &World| world.several().reserve(&ask(1, &ALL), nonce(1), None);
+    assert!(matches!(unleased(&world), Concerted::Unleased));
+    world.reserve(&ask(2, &ALL), 2);
+    let told = unleased(&world);
+    assert!(!told.writes());
+    let told = world.settle(told);
+    assert_eq!(verdict(&told), (Verdict::Busy, Rule::Held));
+}
+
+#[test]
+fn what_settles_several_puts_the_record_of_the_lead_and_changes_nothing_it_says() {
+    let mut world = World::new(&ALL);
+    for held in [false, true] {
+        if held {
+            world.reserve(&ask(2, &ALL), 2);
+        }
+        let [Some(lead), None, None] = <[_; 3]>::try_from(world.several().settling()).unwrap()
+        else {
+            panic!("one is written");
+        };
+        assert_eq!(lead.reservation, ReservationChange::Keep);
+        assert_eq!(lead.turn, Turn::None);
+        let record = lead.record.expect("it is put");
+        assert_eq!(record.round.is_some(), held);
+        assert!(record.operations.is_empty() && lead.incidents.is_empty());
+    }
 }
