@@ -28,7 +28,7 @@ use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tonic::transport::Endpoint;
 
-use support::ask::{ask, create, fresh_resource, reserve};
+use support::ask::{ask, create, fresh_resource, reserve_for};
 use support::backend::Backend;
 use support::etcd::Etcd;
 use support::sidecar::{Sidecar, caller, caller_for};
@@ -46,6 +46,10 @@ const WAITERS: usize = 1_000;
 const STREAMS: usize = 200;
 /// Connections that the streams of a door go over.
 const CONNECTIONS: usize = 4;
+/// Far longer than a test waits, so that no lease that is left behind runs out before it is counted; in seconds.
+const TTL: u32 = 3_600;
+/// So short that leases held ready are renewed before they are given up, in seconds.
+const SHORT_TTL: u32 = 30;
 /// Leases held ready are given up 10 s after the last was taken; the machine may be busy.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 /// Nothing is due in this time but what is done all the time.
@@ -169,7 +173,7 @@ impl Place {
 
     /// All that is used when everything was used once, and nothing is going on.
     async fn baseline(&self) -> Count {
-        self.reserve_and_release(1, CALLERS).await;
+        self.reserve_and_release(1, SHORT_TTL).await;
         // Streams of keepalives are opened when they are first used: there are a few, and by then each was.
         self.hold_and_watch(STREAMS / 2).await;
         self.wait_and_give_up(2 * RESOURCES).await;
@@ -183,13 +187,13 @@ impl Place {
         still(|| self.count()).await
     }
 
-    async fn reserve_and_release(&self, rounds: usize, callers: usize) {
-        let callers = (0..callers).map(|_| async {
+    async fn reserve_and_release(&self, rounds: usize, ttl: u32) {
+        let callers = (0..CALLERS).map(|_| async {
             let resources: Vec<_> = (0..RESOURCES.min(rounds))
                 .map(|_| fresh_resource())
                 .collect();
             for round in 0..rounds {
-                let ask = reserve(&resources[round % resources.len()]);
+                let ask = reserve_for(&resources[round % resources.len()], ttl);
                 let grant = self.sidecar.hold(&ask).await;
                 self.sidecar.release(&grant.id).await;
             }
@@ -201,7 +205,7 @@ impl Place {
         let engine = &self.sidecar.engine;
         let opened = (0..streams).map(|at| async move {
             let resource = fresh_resource();
-            let grant = self.sidecar.hold(&reserve(&resource)).await;
+            let grant = self.sidecar.hold(&reserve_for(&resource, TTL)).await;
             let at_close = if at % 2 == 0 {
                 AtClose::Release
             } else {
@@ -259,7 +263,7 @@ impl Place {
     }
 
     fn waits_for(&self, resource: &ResourceId) -> tokio::task::JoinHandle<()> {
-        let (engine, ask) = (self.sidecar.engine.clone(), reserve(resource));
+        let (engine, ask) = (self.sidecar.engine.clone(), reserve_for(resource, TTL));
         tokio::spawn(async move {
             let told = engine.reserve_or_wait(ask, LONG, caller_for(2 * LONG));
             drop(told.await);
@@ -269,7 +273,7 @@ impl Place {
 
 async fn everything_comes_back(place: Place) {
     let baseline = place.baseline().await;
-    place.reserve_and_release(ROUNDS / CALLERS, CALLERS).await;
+    place.reserve_and_release(ROUNDS / CALLERS, TTL).await;
     place.hold_and_watch(STREAMS).await;
     place.wait_and_give_up(WAITERS).await;
     returns_to(&baseline, || place.count()).await;
