@@ -258,6 +258,34 @@ async fn a_replayed_failure_says_when_it_happened_and_stays_as_it_was() {
     assert_eq!(times.len(), 1, "{times:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_may_be_too_narrow_is_logged_and_counted_for_operators() {
+    const LINE: &str = "the key may be too narrow";
+    let sidecar = Process::dev(&[]).await;
+    let door = Door::json(&sidecar);
+    let counted = || async {
+        let said = operator(&sidecar, &["counts", "-o", "json"]).await;
+        serde_json::from_slice::<Value>(&said.stdout).unwrap()["narrowKeys"].clone()
+    };
+    let text = r#"{"invoice":7}"#;
+    door.ask("Transition", &run("order", "evt-1", text)).await;
+    door.ask("Transition", &run("order", "evt-1", text)).await;
+    door.ask("Transition", &run("order", "evt-2", r#"{"invoice":8}"#))
+        .await;
+    assert!(!sidecar.logs().contains(LINE), "{}", sidecar.logs());
+    assert_eq!(counted().await, Value::Null);
+    let again = door.ask("Transition", &run("order", "evt-3", text)).await;
+    assert_eq!(again["decision"]["verdict"], "VERDICT_APPLIED");
+    let logs = sidecar.logs();
+    let line = logs.lines().find(|line| line.contains(LINE));
+    let line = line.unwrap_or_else(|| panic!("no line: {logs}"));
+    assert!(line.contains("evt-3") && line.contains("evt-1"), "{line}");
+    assert_eq!(counted().await, "1");
+    let table = operator(&sidecar, &["counts"]).await.stdout;
+    let table = String::from_utf8(table).unwrap();
+    assert!(table.contains("narrow keys"), "{table}");
+}
+
 // F1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_key_is_never_one_record_for_all() {
