@@ -22,6 +22,7 @@ mod health;
 mod holds;
 mod honest_renewals;
 mod incidents;
+mod joint;
 mod kept_results;
 mod lanes;
 mod laws;
