@@ -575,6 +575,7 @@ impl OperatorService for TwoPages {
                 verdicts: vec![given(Verdict::Applied, 1), given(Verdict::Replayed, 2)],
             }],
             other: None,
+            narrow_keys: 2,
         }))
     }
 
@@ -752,6 +753,7 @@ async fn counts_are_told_with_what_they_are_made_of() {
     assert_eq!(table.exit, 0, "{}", table.err);
     let row = "order: 3 deliveries = 1 APPLIED + 2 REPLAYED";
     assert!(table.out.contains(row), "{}", table.out);
+    assert!(table.out.contains("narrow keys"), "{}", table.out);
     let line = fencepost(&["counts", "--admin-socket", &socket, "-o", "json"]).await;
     let json: Value = serde_json::from_str(&line.out).unwrap();
     assert_eq!(json["counts"][0]["deliveries"], "3");

@@ -59,6 +59,12 @@ fn told(table: &mut Table, counts: &GetCountsResponse) {
         }
         None => {}
     }
+    if counts.narrow_keys > 0 {
+        let narrow = counts.narrow_keys;
+        let said =
+            format!("{narrow} did the same again under a second operation id; its log names them");
+        table.row("narrow keys", said);
+    }
 }
 
 fn verdicts(count: &Count) -> String {

@@ -197,8 +197,9 @@ impl Calls {
     }
 
     pub(super) fn get_counts(&self) -> Result<pb::GetCountsResponse, Fault> {
-        let (since_ms, all) = self.engine.get()?.counts();
-        Ok(counts::told(since_ms, all))
+        let engine = self.engine.get()?;
+        let (since_ms, all) = engine.counts();
+        Ok(counts::told(since_ms, all, engine.narrow_keys()))
     }
 
     pub(super) async fn list_incidents(

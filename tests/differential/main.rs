@@ -27,6 +27,11 @@ const SEQUENCES: u32 = 256;
 /// The same sequences in every run.
 const SEED: [u8; 32] = *b"the embedded engine against etcd";
 
+/// Further sequences that no run has played before.
+const FRESH_SEQUENCES: u32 = 64;
+/// Names the seed of these, to play those of another run once more: 64 hexadecimal digits.
+const FRESH_SEED: &str = "TEST_SEED";
+
 /// Every refusal the engine owes etcd.
 const REFUSALS: [&str; 13] = [
     "InvalidArgument: etcdserver: key is not provided",
@@ -64,23 +69,54 @@ async fn play(pair: &mut Pair, sequence: Vec<Op>) {
     }
 }
 
-#[tokio::test]
-async fn random_sequences_are_answered_as_etcd_answers_them() {
+/// Plays so many sequences that follow from a seed.
+async fn play_all(seed: &[u8; 32], count: u32) -> Pair {
     let mut pair = Pair::start().await;
     let config = Config {
         failure_persistence: None,
         ..Config::default()
     };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &SEED);
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, seed);
     // Sequences run one after the other on one pair of stores, so proptest makes them here but
     // does not shrink them: a store cannot go back to before a difference.
     let mut runner = TestRunner::new_with_rng(config, rng);
     let sequences = sequence();
-    for number in 0..SEQUENCES {
+    for number in 0..count {
         let sequence = sequences.new_tree(&mut runner).unwrap().current();
         eprintln!("sequence {number}, from revision {}", pair.revision);
         play(&mut pair, sequence).await;
     }
+    pair
+}
+
+/// That of another run, if it is named; else one that was never used.
+fn fresh_seed() -> [u8; 32] {
+    let Ok(named) = std::env::var(FRESH_SEED) else {
+        let [one, two] = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
+        return [one.into_bytes(), two.into_bytes()]
+            .concat()
+            .try_into()
+            .unwrap();
+    };
+    let digits = |at: usize| {
+        named
+            .get(2 * at..2 * at + 2)
+            .expect("64 hexadecimal digits")
+    };
+    std::array::from_fn(|at| u8::from_str_radix(digits(at), 16).expect("hexadecimal digits"))
+}
+
+#[tokio::test]
+async fn sequences_that_no_run_has_played_are_answered_as_etcd_answers_them() {
+    let seed = fresh_seed();
+    let named: String = seed.iter().map(|byte| format!("{byte:02x}")).collect();
+    eprintln!("to play these once more: {FRESH_SEED}={named}");
+    play_all(&seed, FRESH_SEQUENCES).await;
+}
+
+#[tokio::test]
+async fn random_sequences_are_answered_as_etcd_answers_them() {
+    let pair = play_all(&SEED, SEQUENCES).await;
     assert!(pair.revision > 1_000, "the sequences hardly wrote");
     eprintln!(
         "answers: {:#?}\nrefusals: {:#?}",

@@ -130,10 +130,10 @@ impl Liar {
 
     /// From one machine to the other.
     fn distort_resource(&self, resource: &mut Option<Resource>) {
-        if let (Lie::EveryStateMayMove, Some(resource)) = (self.lie, resource) {
-            if resource.kind == ORDER {
-                LAX_ORDER.clone_into(&mut resource.kind);
-            }
+        if let (Lie::EveryStateMayMove, Some(resource)) = (self.lie, resource)
+            && resource.kind == ORDER
+        {
+            LAX_ORDER.clone_into(&mut resource.kind);
         }
     }
 

@@ -10,37 +10,28 @@ use fencepost::engine::{Fault, OperationState};
 use futures_util::future::join_all;
 
 use super::fence::{SHORTEST_SECONDS, over};
-use crate::support::ask::{
-    Ask, ask, body, create, fresh_resource, reserve, resolution, resource_of,
-};
+use super::laws::{By, by_both_laws, cancel, mail, pay, paying_again, ship};
+use crate::support::ask::{ask, body, fresh_resource, reserve, resolution, resource_of};
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, evidence, judged, replayed};
 use crate::support::engines;
 use crate::support::fault::{Action, Rpc};
-use crate::support::sidecar::Sidecar;
-use fencepost::domain::ids::{EventName, ResourceId};
+use fencepost::domain::ids::EventName;
 
 /// Copies of one message at once.
 const COPIES: usize = 10;
 
-async fn pending(sidecar: &Sidecar) -> ResourceId {
-    let resource = fresh_resource();
-    applied(&sidecar.transition(&create(&resource, "pending")).await);
-    resource
-}
-
-fn pay(resource: &ResourceId) -> Ask {
-    ask(resource, "pay").from(&["pending"]).to("paid")
-}
-
 // Scene 2: ten copies at once, one runs.
-async fn of_ten_copies_at_once_one_is_told_to_run_it_and_all_get_its_result(backend: Backend) {
+async fn of_ten_copies_at_once_one_is_told_to_run_it_and_all_get_its_result(
+    backend: Backend,
+    by: By,
+) {
     let sidecars = [
         backend.sidecar().await,
         backend.sidecar().await,
         backend.sidecar().await,
     ];
-    let resource = pending(&sidecars[0]).await;
+    let resource = by.pending(&sidecars[0]).await;
     let copies = (0..COPIES).map(|copy| {
         let (sidecar, claim) = (&sidecars[copy % 3], pay(&resource).claim());
         async move { sidecar.reserve(&claim).await }
@@ -71,9 +62,9 @@ async fn of_ten_copies_at_once_one_is_told_to_run_it_and_all_get_its_result(back
 }
 
 // A7 with an intent: my own retry adopts my claim, from any sidecar, also after a restart.
-async fn my_retry_gets_my_claim_back_with_the_same_token(backend: Backend) {
+async fn my_retry_gets_my_claim_back_with_the_same_token(backend: Backend, by: By) {
     let [one, two] = backend.sidecars().await;
-    let resource = pending(&one).await;
+    let resource = by.pending(&one).await;
     let mine = pay(&resource).claim();
     let grant = one.hold(&mine).await;
     let restarted = backend.sidecar().await;
@@ -92,9 +83,9 @@ async fn my_retry_gets_my_claim_back_with_the_same_token(backend: Backend) {
 }
 
 // F2, F4 (hold), D8: the time runs out, and nobody makes up a result.
-async fn a_claim_that_dies_leaves_the_operation_to_a_person(backend: Backend) {
+async fn a_claim_that_dies_leaves_the_operation_to_a_person(backend: Backend, by: By) {
     let [one, two] = backend.sidecars().await;
-    let resource = pending(&one).await;
+    let resource = by.pending(&one).await;
     let dead = one.hold(&pay(&resource).claim_for(SHORTEST_SECONDS)).await;
     let meanwhile = two.reserve(&pay(&resource).claim()).await.decision;
     judged(
@@ -112,7 +103,7 @@ async fn a_claim_that_dies_leaves_the_operation_to_a_person(backend: Backend) {
         assert_eq!(found.advice(), Advice::Retry);
         assert!(found.retry_after.unwrap() >= Duration::from_secs(30));
         incidents.extend(found.incident);
-        let cancel = ask(&resource, "cancel").from(&["pending"]).to("cancelled");
+        let cancel = cancel(&resource);
         let waits = sidecar.transition(&cancel).await;
         let (layer, rule) = (Layer::Fence, Rule::OtherInterrupted);
         judged(&waits, Verdict::Interrupted, layer, rule);
@@ -141,10 +132,10 @@ async fn a_claim_that_dies_leaves_the_operation_to_a_person(backend: Backend) {
 }
 
 // F4 (rerun): a higher number each time, and the one before cannot complete.
-async fn an_operation_that_may_run_again_does_with_the_attempt_counted(backend: Backend) {
+async fn an_operation_that_may_run_again_does_with_the_attempt_counted(backend: Backend, by: By) {
     let [one, two] = backend.sidecars().await;
-    let resource = pending(&one).await;
-    let pay = pay(&resource).reruns();
+    let resource = by.pending(&one).await;
+    let pay = paying_again(&resource);
     let first = one.hold(&pay.claim_for(SHORTEST_SECONDS)).await;
     over(&two, &resource).await;
     let second = two.hold(&pay.claim()).await;
@@ -168,9 +159,9 @@ async fn an_operation_that_may_run_again_does_with_the_attempt_counted(backend: 
     assert_eq!(kept.len(), 2, "{kept:?}");
 }
 
-async fn a_release_interrupts_unless_nothing_was_done(backend: Backend) {
+async fn a_release_interrupts_unless_nothing_was_done(backend: Backend, by: By) {
     let [one, two] = backend.sidecars().await;
-    let resource = pending(&one).await;
+    let resource = by.pending(&one).await;
     let first = one.hold(&pay(&resource).claim()).await;
     let back = two.give_back(&first.id).await;
     judged(&back, Verdict::Applied, Layer::Result, Rule::Ended);
@@ -191,9 +182,9 @@ async fn a_release_interrupts_unless_nothing_was_done(backend: Backend) {
     assert_eq!(found.incident, ended.incident);
 }
 
-async fn a_claim_rides_on_a_reservation_and_leaves_it_to_its_holder(backend: Backend) {
+async fn a_claim_rides_on_a_reservation_and_leaves_it_to_its_holder(backend: Backend, by: By) {
     let [one, two] = backend.sidecars().await;
-    let resource = pending(&one).await;
+    let resource = by.pending(&one).await;
     let held = one.hold(&reserve(&resource)).await;
     let bare = two.try_complete(&held.id, "x").await;
     let Err(Fault::InvalidField { field, .. }) = bare else {
@@ -210,7 +201,7 @@ async fn a_claim_rides_on_a_reservation_and_leaves_it_to_its_holder(backend: Bac
     let grant = ridden.grant.unwrap();
     assert_eq!((&grant.id, grant.token), (&held.id, held.token));
     assert!(grant.safe_for > Duration::from_secs(20));
-    let second = one.ride(&ask(&resource, "mail"), &held.id).await;
+    let second = one.ride(&mail(&resource), &held.id).await;
     judged(
         &second.decision,
         Verdict::Busy,
@@ -219,11 +210,10 @@ async fn a_claim_rides_on_a_reservation_and_leaves_it_to_its_holder(backend: Bac
     );
     applied(&one.complete(&held.id, "receipt").await);
     assert_eq!(two.live(&resource).await, Some(held.token));
-    let ship = ask(&resource, "ship").from(&["paid"]).to("shipped");
-    let ship = ship.under(&held.id).then(Afterwards::Ends);
+    let ship = ship(&resource).under(&held.id).then(Afterwards::Ends);
     applied(&two.transition(&ship).await);
     assert_eq!(one.live(&resource).await, None);
-    let over = one.ride(&ask(&resource, "mail"), &held.id).await;
+    let over = one.ride(&mail(&resource), &held.id).await;
     judged(
         &over.decision,
         Verdict::Fenced,
@@ -232,10 +222,10 @@ async fn a_claim_rides_on_a_reservation_and_leaves_it_to_its_holder(backend: Bac
     );
 }
 
-async fn a_round_that_completing_ended_gives_its_lease_back(backend: Backend) {
+async fn a_round_that_completing_ended_gives_its_lease_back(backend: Backend, by: By) {
     let one = backend.sidecar().await;
     for at in 0..3 {
-        let resource = pending(&one).await;
+        let resource = by.pending(&one).await;
         let grant = one.hold(&pay(&resource).claim()).await;
         applied(&one.complete(&grant.id, "receipt").await);
         // Another sidecar's view: the resource is free at once.
@@ -244,10 +234,10 @@ async fn a_round_that_completing_ended_gives_its_lease_back(backend: Backend) {
     }
 }
 
-async fn what_a_person_found_out_is_stored_and_fences_the_old_claim(backend: Backend) {
+async fn what_a_person_found_out_is_stored_and_fences_the_old_claim(backend: Backend, by: By) {
     let [one, two] = backend.sidecars().await;
     for finding in [Finding::Done, Finding::NotDone, Finding::Refused] {
-        let resource = pending(&one).await;
+        let resource = by.pending(&one).await;
         let dead = one.hold(&pay(&resource).claim()).await;
         let ask = resolution(&resource, "pay", finding, "by the books");
         let spared = two.resolve(&ask).await;
@@ -291,9 +281,9 @@ async fn what_a_person_found_out_is_stored_and_fences_the_old_claim(backend: Bac
     }
 }
 
-async fn a_running_claim_can_be_ended_and_is_fenced_from_then_on(backend: Backend) {
+async fn a_running_claim_can_be_ended_and_is_fenced_from_then_on(backend: Backend, by: By) {
     let [one, two] = backend.sidecars().await;
-    let resource = pending(&one).await;
+    let resource = by.pending(&one).await;
     let running = one.hold(&pay(&resource).claim()).await;
     let mut ask = resolution(&resource, "pay", Finding::Refused, "");
     ask.running = Running::Ended;
@@ -311,10 +301,10 @@ async fn a_running_claim_can_be_ended_and_is_fenced_from_then_on(backend: Backen
 }
 
 // F5 for claims: an empty result is a result.
-async fn an_empty_result_completes_a_claim(backend: Backend) {
+async fn an_empty_result_completes_a_claim(backend: Backend, by: By) {
     let [one, two] = backend.sidecars().await;
     for result in ["", "null", "false", "[]", "\0"] {
-        let resource = pending(&one).await;
+        let resource = by.pending(&one).await;
         let grant = one.hold(&pay(&resource).claim()).await;
         applied(&two.complete(&grant.id, result).await);
         let again = one.reserve(&pay(&resource).claim()).await;
@@ -427,6 +417,9 @@ engines! {
     an_outcome_that_left_the_record_is_replayed_at_a_sidecar_that_does_not_know_it,
     a_claimed_event_completes_under_the_version_in_force,
     the_counts_of_a_claim_add_up,
+}
+
+by_both_laws! {
     of_ten_copies_at_once_one_is_told_to_run_it_and_all_get_its_result,
     my_retry_gets_my_claim_back_with_the_same_token,
     a_claim_that_dies_leaves_the_operation_to_a_person,

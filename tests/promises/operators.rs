@@ -7,7 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::support::backend::Backend;
 use crate::support::door::Door;
+use crate::support::etcd::Etcd;
 use crate::support::process::Process;
 
 fn base64(bytes: impl AsRef<[u8]>) -> String {
@@ -233,29 +235,70 @@ async fn a_result_tells_its_sha256_which_is_made_here_and_never_believed() {
     }
 }
 
-// F7: a replayed answer says that it is one, and when the first was; its bytes stay.
+// F7: a replayed answer says that it is one, when the first was, and how often it came; its bytes stay. F12: the same operation id
+// finds it. Whichever sidecar is asked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replayed_failure_says_when_it_happened_and_stays_as_it_was() {
-    let sidecar = Process::dev(&[]).await;
-    let doors = [Door::grpc(&sidecar), Door::json(&sidecar)];
+    let backend = Backend::real().await;
+    let etcd = Etcd::shared().await;
+    let one = Process::serve(etcd.url(), backend.prefix(), &[]).await;
+    let two = Process::serve(etcd.url(), backend.prefix(), &[]).await;
+    let doors = [Door::grpc(&one), Door::json(&two)];
     let mut pay = run("order", "pay", "1");
     pay["result"] = json!({"body": base64("card declined"), "code": 402});
     let first = doors[0].ask("Transition", &pay).await;
     assert!(first["decision"]["firstTime"].is_null(), "{first}");
+    assert!(first["decision"]["deliveries"].is_null(), "{first}");
     let mut times = std::collections::BTreeSet::new();
-    for turn in 0..3 {
-        let again = doors[turn % 2].ask("Transition", &pay).await;
-        let decision = &again["decision"];
-        assert_eq!(decision["verdict"], "VERDICT_REPLAYED");
-        assert_eq!(decision["result"], first["decision"]["result"]);
-        times.insert(decision["firstTime"].as_str().unwrap().to_owned());
-        // F12: the same operation id finds it.
-        let lookup = json!({"resource": pay["resource"], "operationId": "pay"});
-        let known = doors[turn % 2].ask("Lookup", &lookup).await;
-        assert_eq!(known["state"], "OPERATION_STATE_DONE");
-        assert_eq!(known["decision"]["result"], first["decision"]["result"]);
+    for turn in 1..=3 {
+        for (at, door) in doors.iter().enumerate() {
+            let again = door.ask("Transition", &pay).await;
+            let decision = &again["decision"];
+            assert_eq!(decision["verdict"], "VERDICT_REPLAYED");
+            assert_eq!(decision["result"], first["decision"]["result"]);
+            times.insert(decision["firstTime"].as_str().unwrap().to_owned());
+            // The sidecar that did it knows of its own; of the other's, as far as they were written.
+            let least = if at == 0 { turn + 1 } else { turn.max(2) };
+            let told = decision["deliveries"].as_u64().unwrap();
+            assert!(
+                (least..=2 * turn + 1).contains(&told),
+                "turn {turn} at {at}: {told}"
+            );
+            let lookup = json!({"resource": pay["resource"], "operationId": "pay"});
+            let known = door.ask("Lookup", &lookup).await;
+            assert_eq!(known["state"], "OPERATION_STATE_DONE");
+            assert_eq!(known["decision"]["result"], first["decision"]["result"]);
+        }
     }
     assert_eq!(times.len(), 1, "{times:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_may_be_too_narrow_is_logged_and_counted_for_operators() {
+    const LINE: &str = "the key may be too narrow";
+    let sidecar = Process::dev(&[]).await;
+    let door = Door::json(&sidecar);
+    let counted = || async {
+        let said = operator(&sidecar, &["counts", "-o", "json"]).await;
+        serde_json::from_slice::<Value>(&said.stdout).unwrap()["narrowKeys"].clone()
+    };
+    let text = r#"{"invoice":7}"#;
+    door.ask("Transition", &run("order", "evt-1", text)).await;
+    door.ask("Transition", &run("order", "evt-1", text)).await;
+    door.ask("Transition", &run("order", "evt-2", r#"{"invoice":8}"#))
+        .await;
+    assert!(!sidecar.logs().contains(LINE), "{}", sidecar.logs());
+    assert_eq!(counted().await, Value::Null);
+    let again = door.ask("Transition", &run("order", "evt-3", text)).await;
+    assert_eq!(again["decision"]["verdict"], "VERDICT_APPLIED");
+    let logs = sidecar.logs();
+    let line = logs.lines().find(|line| line.contains(LINE));
+    let line = line.unwrap_or_else(|| panic!("no line: {logs}"));
+    assert!(line.contains("evt-3") && line.contains("evt-1"), "{line}");
+    assert_eq!(counted().await, "1");
+    let table = operator(&sidecar, &["counts"]).await.stdout;
+    let table = String::from_utf8(table).unwrap();
+    assert!(table.contains("narrow keys"), "{table}");
 }
 
 // F1

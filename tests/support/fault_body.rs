@@ -25,8 +25,8 @@ type Frames = mpsc::Sender<Result<Frame<Bytes>, Status>>;
 struct Stream {
     plan: FaultPlan,
     head: request::Parts,
-    /// Replies to throw away, by lease.
-    lost: Mutex<BTreeMap<i64, Arc<Rule>>>,
+    /// Replies to throw away or to hold up, by lease.
+    marked: Mutex<BTreeMap<i64, Arc<Rule>>>,
     broken: watch::Sender<bool>,
 }
 
@@ -36,7 +36,7 @@ pub(super) async fn carry_keep_alive(plan: FaultPlan, request: Request<Body>) ->
     let stream = Arc::new(Stream {
         plan: plan.clone(),
         head: head.clone(),
-        lost: Mutex::default(),
+        marked: Mutex::default(),
         broken: watch::Sender::new(false),
     });
     let (to_etcd, requests) = mpsc::channel(UNDER_WAY_MAX);
@@ -88,9 +88,9 @@ impl Stream {
             return Some(whole);
         };
         match rule.action {
-            Action::LoseReply(_) => {
+            Action::LoseReply(_) | Action::SlowReply(_) => {
                 let asked = PbLeaseKeepAliveRequest::decode(message).expect("a keepalive");
-                self.lost.lock().unwrap().insert(asked.id, rule);
+                self.marked.lock().unwrap().insert(asked.id, rule);
                 Some(whole)
             }
             Action::DeliverLate(ending) => {
@@ -122,7 +122,7 @@ impl Stream {
                 self.broken.send_replace(true);
                 None
             }
-            Action::SlowRequest(delay) | Action::SlowReply(delay) => {
+            Action::SlowRequest(delay) => {
                 rule.meet();
                 tokio::time::sleep(delay).await;
                 Some(whole)
@@ -143,7 +143,7 @@ impl Stream {
             let frame = match frame.map(Frame::into_data) {
                 Ok(Ok(data)) => {
                     for whole in messages.split(&data) {
-                        if !self.loses(&whole) {
+                        if !self.loses(&whole).await {
                             let _ = to_caller.send(Ok(Frame::data(whole))).await;
                         }
                     }
@@ -160,14 +160,20 @@ impl Stream {
         }
     }
 
-    fn loses(&self, whole: &Bytes) -> bool {
+    async fn loses(&self, whole: &Bytes) -> bool {
         let message = whole.slice(MESSAGE_HEAD_BYTES..);
         let reply = PbLeaseKeepAliveResponse::decode(message).expect("a keepalive's reply");
-        let Some(rule) = self.lost.lock().unwrap().remove(&reply.id) else {
+        let marked = self.marked.lock().unwrap().remove(&reply.id);
+        let Some(rule) = marked else {
             return false;
         };
         rule.meet();
         rule.arrive();
+        if let Action::SlowReply(delay) = rule.action {
+            // The line is slow, and so is all that comes after it.
+            tokio::time::sleep(delay).await;
+            return false;
+        }
         if matches!(rule.action, Action::LoseReply(Ending::Reset)) {
             self.broken.send_replace(true);
         }

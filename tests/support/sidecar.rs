@@ -211,9 +211,17 @@ impl Sidecar {
 
     /// Releases, saying that nothing was done.
     pub(crate) async fn give_back(&self, round: &ReservationId) -> Decision {
-        let left = Left::NothingDone;
-        let decision = self.engine.release(round.clone(), left, caller()).await;
+        let decision = self.try_give_back(round).await;
         decision.expect("Release is judged")
+    }
+
+    pub(crate) async fn try_give_back(&self, round: &ReservationId) -> Result<Decision, Fault> {
+        let left = Left::NothingDone;
+        self.engine.release(round.clone(), left, caller()).await
+    }
+
+    pub(crate) async fn try_ride(&self, ride: &Ride) -> Result<Reserved, Fault> {
+        self.engine.ride(ride.clone(), caller()).await
     }
 
     /// Claims an operation on a reservation.

@@ -7,12 +7,13 @@ use crate::proto::v1 as pb;
 use super::{answer, span};
 
 /// Writes the counts.
-pub(crate) fn told(since_ms: u64, all: Vec<Count>) -> pb::GetCountsResponse {
+pub(crate) fn told(since_ms: u64, all: Vec<Count>, narrow_keys: u64) -> pb::GetCountsResponse {
     let (known, other): (Vec<_>, Vec<_>) = all.into_iter().partition(|row| row.kind.is_some());
     pb::GetCountsResponse {
         start_time: Some(span::timestamp(since_ms)),
         counts: known.iter().map(row).collect(),
         other: other.first().map(row),
+        narrow_keys: number(narrow_keys),
     }
 }
 
