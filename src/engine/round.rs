@@ -40,7 +40,7 @@ use super::ticket::Ticket;
 use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::incident::KeptEvidence;
-use crate::domain::judge::{Ask, Draft, RecordWrite, ReservationChange, Standing};
+use crate::domain::judge::{Draft, RecordWrite, ReservationChange, Standing};
 use crate::domain::record::LeaseId;
 use crate::domain::token::{Revision, Timeline};
 use crate::store::{
