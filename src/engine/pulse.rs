@@ -13,14 +13,12 @@ use super::clock::wall_clock_ms;
 use super::leases::Leases;
 use crate::domain::timeline::Halt;
 use crate::domain::token::Timeline;
-use crate::store::{Store, StoreError};
+use crate::store::{LOOK_LIMIT, Store, StoreError};
 
 /// etcd is asked when it was not heard of for so long,
 const QUIET: Duration = Duration::from_secs(5);
 /// and so often while it is not well.
 const QUIET_IN_DOUBT: Duration = Duration::from_secs(1);
-/// How long the answer may take.
-const LOOK_LIMIT: Duration = Duration::from_secs(3);
 /// The pause after each look, however many reasons there are for the next.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// A sidecar says within this time that etcd does not answer.

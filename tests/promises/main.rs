@@ -35,6 +35,7 @@ mod operators;
 mod queue;
 mod restores;
 mod restores_seen;
+mod restores_twice;
 mod retention;
 mod seam;
 mod spent_leases;
