@@ -20,6 +20,7 @@ mod fence;
 mod follows;
 mod health;
 mod holds;
+mod holds_of_several;
 mod incidents;
 mod kept_results;
 mod lanes;
