@@ -18,6 +18,7 @@ mod doors;
 mod exclusive;
 mod fence;
 mod follows;
+mod halts_heard;
 mod health;
 mod holds;
 mod holds_of_several;
