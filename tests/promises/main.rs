@@ -45,6 +45,7 @@ mod spill;
 mod state;
 mod store_refuses;
 mod stories;
+mod strain;
 mod sweeping;
 mod timelines;
 mod together;

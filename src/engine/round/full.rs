@@ -86,6 +86,12 @@ impl Round<'_> {
                     Err(error) => self.failed(error).await,
                 }
             }
+            // Only a bare release can have been sent since etcd was found full, and that was it, or can do nothing any more: its
+            // round is over. So what is true now is the answer, and no write has to settle anything first.
+            Some(_) | None if releases && self.unsettled => {
+                self.unsettled = false;
+                Next::Again
+            }
             Some(_) | None => {
                 if let Some(ticket) = self.tickets.pop_front() {
                     self.shared.answer(ticket, Err(Fault::store_full()));

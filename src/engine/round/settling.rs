@@ -7,6 +7,7 @@
 
 use tracing::error;
 
+use super::Round;
 use crate::domain::judge::{Queue, Turn};
 use crate::domain::waiter::WaiterName;
 use crate::engine::lane::Shared;
@@ -49,6 +50,18 @@ impl Shared {
                     );
                 }
                 Queue::Untrusted
+            }
+        }
+    }
+}
+
+impl Round<'_> {
+    /// A grant whose reply was lost may have been, and be over, and so many others after it that the record has forgotten it.
+    /// It must not be granted again under its old name, which others may know: by it they would hold the new round.
+    pub(super) fn rename_what_may_be_over(&mut self) {
+        if let Some(standing) = &self.standing {
+            for ticket in &mut self.tickets {
+                ticket.rename_unless(|nonce| standing.names(nonce));
             }
         }
     }
