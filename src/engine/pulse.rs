@@ -1,7 +1,8 @@
 //! Whether calls can be answered: etcd answers, and nothing is halted.
 //!
 //! Whoever is asked all the time hears of etcd all the time; only a sidecar that heard nothing for a while asks by itself, by one
-//! linearizable read of the timeline. It never writes, unless a suspicion has to be looked into. By the same read a sidecar
+//! linearizable read of the timeline. It never writes, unless a suspicion has to be looked into, or a halt to be told
+//! what this sidecar knows. By the same read a sidecar
 //! that is idle, or halted, learns that a timeline was halted or started.
 
 use std::time::Duration;

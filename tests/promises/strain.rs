@@ -51,6 +51,10 @@ async fn whose_lease_ended_is_refused_alone_of_all_in_its_commit(backend: Backen
         let one = one.clone();
         async move { one.try_transition(&second).await }
     });
+    // What a release gives back is at hand for the next.
+    let spare = reserve_for(&fresh_resource(), TTL_SECONDS);
+    let spare = one.hold(&spare).await;
+    one.release(&spare.id).await;
     let wish = reserve_for(&resource, TTL_SECONDS);
     let third = tokio::spawn({
         let one = one.clone();
