@@ -1111,8 +1111,18 @@ async fn what_is_held_and_watched_is_told_line_by_line_until_it_ends() {
         "json",
     ];
     let mut later = Talking::start(&sidecar, &words);
+    let timeline = freed["timelineId"].as_str().unwrap().to_owned();
+    let named = [&words[..], &["--timeline-id", &timeline]].concat();
+    let mut named = Talking::start(&sidecar, &named);
+    // Of another timeline it says nothing.
+    let other = "0".repeat(32);
+    let other = [&words[..], &["--timeline-id", &other]].concat();
+    let mut other = Talking::start(&sidecar, &other);
+    let anew = other.line();
+    assert_eq!(anew["gap"], true, "{anew}");
+    assert_eq!(anew["timelineId"], *timeline);
     let (_, next) = sidecar.reserve(&["seat", "1"]).await;
-    for watch in [&mut watch, &mut later] {
+    for watch in [&mut watch, &mut later, &mut named, &mut other] {
         assert_eq!(watch.line()["snapshot"]["liveToken"], *next);
     }
     // Told so, or cut off: here a stop waits for nobody.

@@ -85,6 +85,15 @@ pub(super) struct WatchArgs {
         hide_default_value = true
     )]
     after_revision: i64,
+    /// The timeline_id that was told with that revision: after a restore of etcd the resource as it stands is told first then
+    /// [default: the revision is taken as one of the timeline in force]
+    #[arg(
+        long,
+        env = "FENCEPOST_TIMELINE_ID",
+        value_name = "ID",
+        requires = "after_revision"
+    )]
+    timeline_id: Option<String>,
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -96,6 +105,7 @@ impl WatchArgs {
         let request = WatchRequest {
             resource: Some(self.resource.into()),
             after_revision: self.after_revision,
+            timeline_id: self.timeline_id.unwrap_or_default(),
         };
         let mut told = session.opening(session.client().watch(request)).await?;
         while let Some(state) = next(&session, &mut told).await? {
@@ -119,6 +129,7 @@ fn shown(table: &mut Table, response: &WatchResponse) {
     if let Some(snapshot) = &response.snapshot {
         table.snapshot(snapshot);
     }
+    table.row("timeline", &response.timeline_id);
 }
 
 async fn next<T>(session: &Session, told: &mut Streaming<T>) -> Result<Option<T>, Trouble> {

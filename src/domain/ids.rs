@@ -255,6 +255,13 @@ impl Nonce {
         &self.0
     }
 
+    /// From what was shown of it: 32 hexadecimal digits.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let shown = Uuid::try_parse(text).ok().filter(|_| text.len() == 32);
+        let shown = shown.ok_or_else(|| Invalid::new("is not an id: 32 hexadecimal digits"))?;
+        Ok(Self(shown.into_bytes()))
+    }
+
     /// What a record keeps of it to recognise a write: its last bytes.
     pub fn mark(self) -> Mark {
         let [_, _, _, _, _, _, _, _, _, _, last @ ..] = self.0;

@@ -88,6 +88,9 @@ pub struct Stored {
     pub began_s: u64,
     /// Why nothing is judged in it. `None`: it is in force.
     pub halt: Option<Halt>,
+    /// While it is halted: the largest token that may have been granted before, as far as any sidecar knows. It may be of a later
+    /// timeline, which a restore has undone. 0: nothing more is known than what `timeline` and `halt` say.
+    pub largest: u64,
 }
 
 impl Stored {
@@ -97,6 +100,7 @@ impl Stored {
             timeline,
             began_s: timeline.base / TOKENS_PER_SECOND,
             halt: None,
+            largest: 0,
         }
     }
 
@@ -117,6 +121,8 @@ pub struct Start {
     pub clock_is_behind: bool,
     /// The highest revision that etcd is known to have come to, before or after it was restored.
     pub known: u64,
+    /// The largest token that may have been granted in any timeline that is known here. 0: none is known.
+    pub largest: u64,
     /// A token that is known from elsewhere to have been granted.
     pub above: Option<FencingToken>,
 }
@@ -148,6 +154,7 @@ impl Start {
         let largest = [
             lost,
             base.saturating_add(self.known.max(halted)),
+            self.largest.max(before.largest),
             self.now_s.saturating_mul(TOKENS_PER_SECOND),
             self.above.map_or(0, FencingToken::get),
         ];
@@ -194,6 +201,7 @@ mod tests {
             now_s,
             clock_is_behind: false,
             known: 0,
+            largest: 0,
             above: None,
         }
     }
@@ -239,7 +247,7 @@ mod tests {
                 now_s += gap;
                 let next = start(now_s).after(&before, revision(50)).unwrap();
                 prop_assert!(next.base > before.timeline.base);
-                before = Stored { timeline: next, began_s: now_s, halt: None };
+                before = Stored { timeline: next, began_s: now_s, ..first() };
             }
         }
     }
@@ -264,6 +272,19 @@ mod tests {
         };
         let next = seen.after(&first(), revision(5)).unwrap();
         assert!(next.base >= first().timeline.base + known);
+    }
+
+    #[test]
+    fn what_a_timeline_that_was_undone_may_have_granted_counts_whoever_knows_it() {
+        let largest = first().timeline.base + u64::pow(2, 45);
+        let halted = Stored { largest, ..first() };
+        let told = start(NOW_S).after(&halted, revision(5)).unwrap();
+        let known = Start {
+            largest,
+            ..start(NOW_S)
+        };
+        let known = known.after(&first(), revision(5)).unwrap();
+        assert_eq!([told.base, known.base], [largest; 2]);
     }
 
     #[test]
@@ -310,7 +331,7 @@ mod tests {
         let next = Stored {
             timeline: start(NOW_S).after(&first(), revision(5)).unwrap(),
             began_s: NOW_S,
-            halt: None,
+            ..first()
         };
         assert!(next.may_follow(&first()) && !first().may_follow(&next));
         let halt = Some(Halt::OtherCluster { time_ms: 1 });

@@ -49,4 +49,4 @@ pub use pulse::{HEALTH_BOUND, Health};
 pub use sweeper::Swept;
 pub use timelines::{NewTimeline, StartAsk, TimelineNow};
 pub use waiting::{WAIT_MAX, WAITERS_MAX, Waiters};
-pub use watching::{FollowEnd, Following, STATES_WAITING_MAX, Shown};
+pub use watching::{After, FollowEnd, Following, STATES_WAITING_MAX, Shown};

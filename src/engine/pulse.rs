@@ -1,7 +1,8 @@
 //! Whether calls can be answered: etcd answers, and nothing is halted.
 //!
 //! Whoever is asked all the time hears of etcd all the time; only a sidecar that heard nothing for a while asks by itself, by one
-//! linearizable read of the timeline. It never writes, unless a suspicion has to be looked into. By the same read a sidecar
+//! linearizable read of the timeline. It never writes, unless a suspicion has to be looked into, or a halt to be told
+//! what this sidecar knows. By the same read a sidecar
 //! that is idle, or halted, learns that a timeline was halted or started.
 
 use std::time::Duration;
@@ -13,14 +14,12 @@ use super::clock::wall_clock_ms;
 use super::leases::Leases;
 use crate::domain::timeline::Halt;
 use crate::domain::token::Timeline;
-use crate::store::{Store, StoreError};
+use crate::store::{LOOK_LIMIT, Store, StoreError};
 
 /// etcd is asked when it was not heard of for so long,
 const QUIET: Duration = Duration::from_secs(5);
 /// and so often while it is not well.
 const QUIET_IN_DOUBT: Duration = Duration::from_secs(1);
-/// How long the answer may take.
-const LOOK_LIMIT: Duration = Duration::from_secs(3);
 /// The pause after each look, however many reasons there are for the next.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// A sidecar says within this time that etcd does not answer.

@@ -13,9 +13,11 @@ use self::question::Question;
 use super::facade::{Caller, Engine, Reserved, judged, random_nonce};
 use super::fault::Fault;
 use super::holding::{began_now, granted};
+use super::lane::Shared;
+use super::lanes::Lanes;
 use super::ticket::{Patience, Progress};
 use crate::domain::decision::Decision;
-use crate::domain::ids::ReservationId;
+use crate::domain::ids::{Nonce, ReservationId};
 use crate::domain::judge::Answer;
 use crate::domain::together::ReserveTogether;
 
@@ -97,23 +99,33 @@ impl Engine {
         let _gone_when_dropped = gone.clone().drop_guard();
         let (engine, sent) = (self.clone(), progress.clone());
         let work = async move {
-            let mut joint = Joint::new(&engine.shared, &sent);
-            // The lead comes before the others in order, and knows them.
-            let lead = std::slice::from_ref(reservation.resource());
-            joint.borrow(&engine.lanes, lead, &gone).await?;
-            if let Some(others) = joint.others_of(&reservation).await? {
-                joint.borrow(&engine.lanes, &others, &gone).await?;
-            }
-            let mut question = Question::Release {
-                reservation,
-                nonce: random_nonce(),
-            };
-            let answer = joint.settle(&mut question).await?;
-            if let Answer::Ended(_, round, lease) = &answer {
-                engine.shared.leases.released(*round, *lease);
-            }
-            Ok(judged(answer))
+            let (shared, lanes) = (&engine.shared, &engine.lanes);
+            release_all(shared, lanes, reservation, random_nonce(), &sent, &gone).await
         };
         self.finish(caller, &progress, work).await
     }
+}
+
+/// Ends a reservation of several resources for all of them. `nonce` names the request, and is the same for each try of it.
+pub(super) async fn release_all(
+    shared: &Shared,
+    lanes: &Lanes,
+    reservation: ReservationId,
+    nonce: Nonce,
+    sent: &Progress,
+    gone: &CancellationToken,
+) -> Result<Decision, Fault> {
+    let mut joint = Joint::new(shared, sent);
+    // The lead comes before the others in order, and knows them.
+    let lead = std::slice::from_ref(reservation.resource());
+    joint.borrow(lanes, lead, gone).await?;
+    if let Some(others) = joint.others_of(&reservation).await? {
+        joint.borrow(lanes, &others, gone).await?;
+    }
+    let mut question = Question::Release { reservation, nonce };
+    let answer = joint.settle(&mut question).await?;
+    if let Answer::Ended(_, round, lease) = &answer {
+        shared.leases.released(*round, *lease);
+    }
+    Ok(judged(answer))
 }

@@ -101,6 +101,7 @@ impl Engine {
                 now_s: time_ms / 1000,
                 clock_is_behind: self.shared.clock.wall_is_behind(),
                 known: before.known,
+                largest: before.largest,
                 above: ask.above,
             };
             let changed = before.changed.unwrap_or(before.now);
@@ -122,6 +123,8 @@ impl Engine {
                 timeline,
                 began_s: start.now_s,
                 halt: Some(Halt::Starting { time_ms }),
+                // Its base is above all that is known.
+                largest: 0,
             };
             let begun = store.begin_timeline(&before, starting, &started).await;
             if let Some(changed) = begun.map_err(step_failed)? {

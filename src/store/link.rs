@@ -74,6 +74,7 @@ impl Store {
         let session = Session::new(endpoints, limit, timeline_key.clone(), access).await?;
         let session = Arc::new(session);
         let known = timeline::establish(&session, &timeline_key, &first).await?;
+        session.revisions.in_timeline(known.timeline().base);
         let began_ms = first.base / TOKENS_PER_SECOND * 1000;
         let clock = clock::establish(&session, &keys.clock(), began_ms).await?;
         Ok(Self {
@@ -116,6 +117,32 @@ impl Store {
         let mut known = self.shared.known.subscribe();
         // The sender lives as long as this handle.
         let _ = known.wait_for(|known| known.timeline() != than).await;
+    }
+
+    /// Waits until nothing is judged.
+    pub async fn halted(&self) -> Halt {
+        let mut known = self.shared.known.subscribe();
+        loop {
+            let halt = known.borrow_and_update().halt();
+            if let Some(halt) = halt {
+                return halt;
+            }
+            // The sender lives as long as this handle.
+            if known.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Waits until another timeline is in force than at this call, or one is halted that was not, or for another reason.
+    pub fn another_state_than_now(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut known = self.shared.known.subscribe();
+        let now = *known.borrow_and_update();
+        async move {
+            let changed =
+                |known: &Known| known.timeline() != now.timeline() || known.halt() != now.halt();
+            let _ = known.wait_for(changed).await;
+        }
     }
 
     /// Waits until another timeline is in force than the one given, or this one is halted.
@@ -268,7 +295,9 @@ impl Store {
                 *current = found;
                 // While it is halted, etcd may well be further back.
                 if found.timeline() != known.timeline() || found.halt().is_some() {
-                    self.shared.session.revisions.begin_anew();
+                    let granting = known.halt().is_none();
+                    let revisions = &self.shared.session.revisions;
+                    revisions.begin_anew(found.timeline().base, granting);
                 }
             }
             take

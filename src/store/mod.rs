@@ -52,6 +52,7 @@ pub use queue::{
     SessionWrite, WAITERS_PER_WRITE_MAX, WaitSession,
 };
 pub use resource_changes::{ResourceNews, ResourceWatch};
+pub use suspicion::LOOK_LIMIT;
 pub use sweep::{FoundIncident, FoundRecord, Page};
 pub use tls::{Tls, TlsFault, TlsFile, TlsFiles};
 pub use txn::{

@@ -12,7 +12,6 @@ use futures_util::{StreamExt as _, stream};
 use super::codec;
 use super::error::{NotApplied, StoreError};
 use super::failure::not_applied;
-use super::keys::Key;
 use super::link::Store;
 use super::session::Repeat;
 use super::timeline::Known;
@@ -57,6 +56,8 @@ pub struct Before {
     pub changed: Option<Revision>,
     /// The highest revision that etcd is known to have come to, before or after it was restored.
     pub known: u64,
+    /// The largest token that may have been granted, as far as this sidecar knows.
+    pub largest: u64,
     /// Where etcd stands now.
     pub now: Revision,
 }
@@ -74,8 +75,12 @@ impl Store {
     /// What a new timeline has to follow.
     pub async fn timeline_to_follow(&self) -> Result<Before, StoreError> {
         let key = self.timeline_key();
-        let known = self.session().revisions.position().revision;
-        let reply = self.anywhere(|| Txn::new().and_then([get(key)])).await?;
+        let revisions = &self.session().revisions;
+        let (known, largest) = (revisions.position().revision, revisions.largest_token());
+        let limit = self.session().call_limit();
+        let reply = self
+            .anywhere(limit, || Txn::new().and_then([get(key)]))
+            .await?;
         let header = reply.header.as_ref().ok_or_else(malformed)?;
         let now = Revision::from_etcd(header.revision).ok_or_else(malformed)?;
         let found = one_value(&mut reply.responses.into_iter())?;
@@ -86,6 +91,7 @@ impl Store {
             stored: found.map_or_else(|| self.known().stored, |found| found.stored),
             changed: found.map(|found| found.changed),
             known: known.max(now.get()),
+            largest,
             now,
         })
     }
@@ -100,8 +106,9 @@ impl Store {
         let key = self.timeline_key();
         let start_key = self.keys().timeline_start(started.base);
         let before_changed = before.changed.map_or(0, as_etcd);
+        let limit = self.session().call_limit();
         let reply = self
-            .anywhere(|| {
+            .anywhere(limit, || {
                 let same = Compare::mod_revision(key.bytes(), CompareOp::Equal, before_changed);
                 Txn::new()
                     .when([same])
@@ -164,7 +171,11 @@ impl Store {
     /// The last step: from here on things are judged in the new timeline.
     pub async fn put_in_force(&self, next: Stored, begun: Revision) -> Result<(), StoreError> {
         let key = self.timeline_key();
-        let next = Stored { halt: None, ..next };
+        let next = Stored {
+            halt: None,
+            largest: 0,
+            ..next
+        };
         let build = || {
             let put = TxnOp::put(key.bytes(), codec::encode_timeline(key, &next), None);
             Txn::new()
@@ -213,19 +224,6 @@ impl Store {
             .filter_map(|kv| Some((self.keys().found(&kv.key)?, kv)))
             .map(|(key, kv)| codec::decode_start(&key, &kv.value))
             .collect()
-    }
-
-    /// One key, by a plain read.
-    pub(super) async fn range_of_one(&self, key: &Key) -> Result<Option<PbKeyValue>, StoreError> {
-        let reply = self
-            .session()
-            .call(Repeat::Safe, |member| {
-                let mut kv = member.kv.clone();
-                let key = key.bytes();
-                async move { kv.get(key, None).await }
-            })
-            .await?;
-        Ok(reply.0.kvs.into_iter().next())
     }
 
     /// Ends the leases of reservations that were removed, if nothing else hangs on them: a key of somebody else would go

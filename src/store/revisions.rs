@@ -93,6 +93,10 @@ pub(super) struct Revisions {
 #[derive(Debug)]
 struct Known {
     position: Position,
+    /// The base of the timeline that the position belongs to.
+    base: u64,
+    /// The largest token that may have been granted in timelines or histories before.
+    largest: u64,
     /// When a reply was last taken.
     heard: Instant,
 }
@@ -107,6 +111,8 @@ impl Revisions {
         Self {
             known: Mutex::new(Known {
                 position,
+                base: 0,
+                largest: 0,
                 heard: Instant::now(),
             }),
             suspected: AtomicBool::default(),
@@ -139,9 +145,30 @@ impl Revisions {
         Ok(())
     }
 
-    /// A new timeline is in force: what was known of the one before says nothing any more.
-    pub(super) fn begin_anew(&self) {
+    /// The timeline that the store was opened in.
+    pub(super) fn in_timeline(&self, base: u64) {
+        self.lock().base = base;
+    }
+
+    /// The largest token that may have been granted, as far as replies tell: also in timelines and histories that a restore
+    /// has undone.
+    pub(super) fn largest_token(&self) -> u64 {
+        self.lock().largest_token()
+    }
+
+    /// The same of what is over alone. It stays as it is while etcd goes on.
+    pub(super) fn largest_token_before(&self) -> u64 {
+        self.lock().largest
+    }
+
+    /// A new timeline is in force, or this one is halted: what was known of etcd says nothing any more, but for the tokens that
+    /// may have been granted. `granting`: whether any were since the last time.
+    pub(super) fn begin_anew(&self, base: u64, granting: bool) {
         let mut known = self.lock();
+        if granting {
+            known.largest = known.largest_token();
+        }
+        known.base = base;
         known.position = Position {
             epoch: known.position.epoch + 1,
             revision: 0,
@@ -188,6 +215,13 @@ impl Revisions {
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn largest_token(&self) -> u64 {
+        let here = self.base.saturating_add(self.position.revision);
+        self.largest.max(here)
     }
 }
 
@@ -268,6 +302,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_largest_token_never_falls_whatever_a_restore_undoes() {
+        let revisions = Revisions::new();
+        revisions.in_timeline(1_000);
+        revisions.heard(revisions.position(), &at(10, 1)).unwrap();
+        assert_eq!(revisions.largest_token(), 1_010);
+        revisions.begin_anew(50_000, true);
+        revisions.heard(revisions.position(), &at(5, 1)).unwrap();
+        assert_eq!(revisions.largest_token(), 50_005);
+        // Back to the first timeline, which is halted.
+        revisions.begin_anew(1_000, true);
+        revisions
+            .heard(revisions.position(), &at(60_000, 1))
+            .unwrap();
+        assert_eq!(revisions.largest_token_before(), 50_005);
+        // Nothing is granted while it is halted.
+        revisions.begin_anew(1_000, false);
+        assert_eq!(revisions.largest_token(), 50_005);
+    }
+
+    #[tokio::test]
     async fn another_cluster_is_noticed_also_at_a_higher_revision() {
         let revisions = Revisions::new();
         revisions.heard(revisions.position(), &at(10, 1)).unwrap();
@@ -280,7 +334,7 @@ mod tests {
         let revisions = Revisions::new();
         revisions.heard(revisions.position(), &at(100, 1)).unwrap();
         let late = revisions.position();
-        revisions.begin_anew();
+        revisions.begin_anew(0, true);
         revisions.heard(revisions.position(), &at(20, 2)).unwrap();
         revisions.heard(late, &at(110, 1)).unwrap();
         assert_eq!(revisions.position().revision, 20);

@@ -4,6 +4,8 @@
 //! is sent once only, and only to an endpoint that has answered before; so a member that accepts connections and never
 //! answers is found out by a read, and the write goes elsewhere with its outcome still known.
 
+mod looks;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -159,11 +161,6 @@ impl Session {
         })
     }
 
-    /// How long one call may take.
-    pub(super) fn call_limit(&self) -> Duration {
-        self.call_limit
-    }
-
     /// Runs a transaction. It is built anew for each attempt.
     pub(super) async fn txn(
         &self,
@@ -190,6 +187,20 @@ impl Session {
         F: Future<Output = Result<T, Error>>,
         T: Replied,
     {
+        self.call_within(repeat, self.call_limit, call).await
+    }
+
+    /// The same, where one endpoint may take so long.
+    pub(super) async fn call_within<'s, T, F>(
+        &'s self,
+        repeat: Repeat,
+        limit: Duration,
+        call: impl Fn(&'s Member) -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Error>>,
+        T: Replied,
+    {
         let mut failures = Vec::new();
         for (index, member) in self.attempts(repeat) {
             if repeat == Repeat::Never
@@ -200,7 +211,7 @@ impl Session {
                 continue;
             }
             let asked = self.revisions.position();
-            let (meaning, detail) = match self.ask(member, self.call_limit, &call).await {
+            let (meaning, detail) = match self.ask(member, limit, &call).await {
                 Ok(reply) => match self.revisions.heard(asked, &reply) {
                     Ok(()) => {
                         member.answered();
@@ -391,17 +402,6 @@ impl Session {
             };
             (meaning, why.detail)
         })
-    }
-
-    /// Looks whether etcd answers at all: whoever's stream was refused learns so whether the token is to blame.
-    pub(super) async fn look(&self) {
-        let look = |member: &Member| {
-            let mut kv = member.kv.clone();
-            let key = self.proof_key.bytes();
-            async move { kv.get(key, Some(GetOptions::new().with_count_only())).await }
-        };
-        // Whatever is wrong shows in what is tried next.
-        let _ = self.call(Repeat::Safe, look).await;
     }
 
     /// Others are tried first for a while.

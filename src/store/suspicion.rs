@@ -8,6 +8,8 @@
 //!
 //! Nothing that a caller says plays any part in this: a token can be forged.
 
+use std::time::Duration;
+
 use etcd_client::proto::PbTxnResponse;
 use etcd_client::{Txn, TxnOp};
 
@@ -16,11 +18,14 @@ use super::error::{NotApplied, StoreError};
 use super::failure::{Meaning, full, not_applied};
 use super::link::Store;
 use super::revisions::{Position, unsigned};
-use super::session::Member;
+use super::session::{Member, Repeat};
 use super::timeline::Known;
 use super::txn::{get, one_value, unchanged};
 use crate::domain::timeline::{Halt, Stored};
 
+/// How long a look at whether etcd is well may take. Each member has its share of it, so that one that hangs is found out, and
+/// another asked, within the same look.
+pub const LOOK_LIMIT: Duration = Duration::from_secs(3);
 /// How often the timeline is looked at anew because somebody else changes it.
 const LOOKS_MAX: usize = 8;
 
@@ -31,7 +36,7 @@ impl Store {
     }
 
     /// Waits until there is reason to see whether etcd is well, or it was not heard of for so long.
-    pub async fn reason_to_look(&self, quiet: std::time::Duration) {
+    pub async fn reason_to_look(&self, quiet: Duration) {
         self.session().revisions.reason_to_look(quiet).await;
     }
 
@@ -39,22 +44,59 @@ impl Store {
     pub async fn look(&self) -> Result<(), StoreError> {
         let known = self.known();
         let key = self.timeline_key();
-        let found = self.range_of_one(key).await?;
-        let found = Known::from_etcd(key, found)?;
+        let read = |member: &Member| {
+            let mut kv = member.kv.clone();
+            let key = key.bytes();
+            async move { kv.get(key, None).await }
+        };
+        let limit = self.session().share_of(LOOK_LIMIT);
+        let found = self
+            .session()
+            .call_within(Repeat::Safe, limit, read)
+            .await?;
+        let found = Known::from_etcd(key, found.0.kvs.into_iter().next())?;
         if found != known {
             let moved = self.timeline_moved(known, found);
             tracing::info!(%moved, "another timeline is in force, or this one is halted");
         }
+        self.add_to_halt(found).await
+    }
+
+    /// A halt keeps the largest token that any sidecar knows of, for whoever starts the next timeline may know of less.
+    async fn add_to_halt(&self, found: Known) -> Result<(), StoreError> {
+        // Not what is learnt now: etcd goes on, and nothing is granted.
+        let largest = self.session().revisions.largest_token_before();
+        let being_started = matches!(found.halt(), Some(Halt::Starting { .. }));
+        if found.halt().is_none() || being_started || found.stored.largest >= largest {
+            return Ok(());
+        }
+        let key = self.timeline_key();
+        let more = Stored {
+            largest,
+            ..found.stored
+        };
+        let limit = self.session().share_of(LOOK_LIMIT);
+        self.anywhere(limit, || {
+            let put = TxnOp::put(key.bytes(), codec::encode_timeline(key, &more), None);
+            Txn::new()
+                .when([unchanged(key, found.changed)])
+                .and_then([put])
+        })
+        .await?;
+        // Whether it was this one or another's: the next look tells.
         Ok(())
     }
 
     /// Looks into a suspicion, and halts everything if it is right. `now_ms`: the time of day, for people.
     pub async fn look_into_it(&self, now_ms: u64) -> Result<(), StoreError> {
         let key = self.timeline_key();
+        let limit = self.session().share_of(LOOK_LIMIT);
         for _ in 0..LOOKS_MAX {
             let known = self.known();
             let position = self.session().revisions.position();
-            let reply = self.anywhere(|| Txn::new().and_then([get(key)])).await?;
+            let reply = self
+                .anywhere(limit, || Txn::new().and_then([get(key)]))
+                .await?;
             let found = one_value(&mut reply.responses.into_iter())?;
             let found = Known::from_etcd(key, found)?;
             let next = found.timeline().id != known.timeline().id && found.may_follow(&known);
@@ -65,7 +107,7 @@ impl Store {
             }
             let probe = self.keys().probe();
             let reply = self
-                .anywhere(|| {
+                .anywhere(limit, || {
                     let put = TxnOp::put(probe.bytes(), codec::encode_probe(&probe), None);
                     Txn::new()
                         .when([unchanged(key, found.changed)])
@@ -91,9 +133,10 @@ impl Store {
             );
             let halted = Stored {
                 halt: Some(halt),
+                largest: self.session().revisions.largest_token(),
                 ..found.stored
             };
-            self.anywhere(|| {
+            self.anywhere(limit, || {
                 let put = TxnOp::put(key.bytes(), codec::encode_timeline(key, &halted), None);
                 Txn::new()
                     .when([unchanged(key, found.changed)])
@@ -108,9 +151,11 @@ impl Store {
         ))
     }
 
-    /// Asks one member after the other, whatever revision they are at. Only for what may be sent again.
+    /// Asks one member after the other, whatever revision they are at, each for at most so long. Only for what may be sent
+    /// again.
     pub(super) async fn anywhere(
         &self,
+        limit: Duration,
         build: impl Fn() -> Txn,
     ) -> Result<PbTxnResponse, StoreError> {
         let session = self.session();
@@ -121,7 +166,7 @@ impl Store {
                 let txn = build();
                 async move { kv.txn(txn).await }
             };
-            let detail = match session.ask(member, session.call_limit(), call).await {
+            let detail = match session.ask(member, limit, call).await {
                 Ok(reply) => return Ok(reply.0),
                 Err((Meaning::No(reason), detail)) => return Err(not_applied(reason, detail)),
                 Err((Meaning::WhoAsks, detail)) => {
@@ -131,7 +176,10 @@ impl Store {
                     return Err(not_applied(NotApplied::Refused, detail));
                 }
                 Err((Meaning::Full, detail)) => return Err(full(detail)),
-                Err((Meaning::TryAnother | Meaning::Unknown, detail)) => detail,
+                Err((Meaning::TryAnother | Meaning::Unknown, detail)) => {
+                    session.eject(member);
+                    detail
+                }
             };
             failures.push(detail);
         }

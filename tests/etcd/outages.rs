@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fencepost::domain::decision::Verdict;
 use fencepost::domain::ids::ResourceId;
-use fencepost::engine::{Boottime, Fault};
+use fencepost::engine::{Boottime, Fault, HEALTH_BOUND, Health};
 use futures_util::future::join_all;
 
 use crate::support::ask::{ask, body, create, fresh_resource, reserve_for};
@@ -15,6 +15,8 @@ use crate::support::sidecar::{Sidecar, caller_for};
 use crate::support::{bounded, until};
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(1);
+/// What a sidecar has if nothing is configured.
+const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Elections take seconds on a busy machine.
 const BACK_WITHIN: Duration = Duration::from_secs(40);
 /// How long a leader stands still: longer than an election.
@@ -87,6 +89,25 @@ async fn a_dead_and_a_hung_member_fail_no_call() {
         })
         .await;
         cluster.resume(other);
+    }))
+    .await;
+}
+
+// An idle sidecar asks nothing that would find out that its member hangs, but for its own looks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_sidecar_whose_member_hangs_stays_well() {
+    bounded(Box::pin(async {
+        let cluster = Cluster::start().await;
+        let follower = (cluster.leader().await + 1) % MEMBERS;
+        let endpoints = cluster.endpoints_from(follower);
+        let idle = Sidecar::on(endpoints, None, "/outage/", DEFAULT_CALL_TIMEOUT).await;
+        let mut health = idle.engine.health();
+        assert_eq!(*health.borrow_and_update(), Health::Serving);
+        cluster.pause(follower).await;
+        let otherwise = health.wait_for(|health| *health != Health::Serving);
+        let otherwise = tokio::time::timeout(2 * HEALTH_BOUND, otherwise).await;
+        assert!(otherwise.is_err(), "{otherwise:?}");
+        cluster.resume(follower);
     }))
     .await;
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fencepost::domain::decision::Verdict;
 use fencepost::domain::ids::ResourceId;
 use fencepost::domain::token::Revision;
-use fencepost::engine::{FollowEnd, Following, STATES_WAITING_MAX, Shown};
+use fencepost::engine::{After, FollowEnd, Following, STATES_WAITING_MAX, Shown};
 
 use super::fence::{OVER_WITHIN, SHORTEST_SECONDS, over};
 use crate::support::ask::{Ask, ask, create, fresh_resource, reserve, reserve_for};
@@ -21,6 +21,8 @@ use crate::support::{bounded, engines, until};
 const QUIET: Duration = Duration::from_millis(500);
 
 async fn following(sidecar: &Sidecar, resource: &ResourceId, after: Option<Revision>) -> Following {
+    let timeline = None;
+    let after = after.map(|revision| After { revision, timeline });
     let following = sidecar.engine.follow(resource.clone(), after, caller());
     following.await.expect("the stream opens")
 }
@@ -35,7 +37,7 @@ async fn states(following: &mut Following, count: usize) -> Vec<(String, bool)> 
     let mut states = Vec::new();
     let mut last = None;
     for _ in 0..count {
-        let Shown { snapshot, gap } = shown(following).await;
+        let Shown { snapshot, gap, .. } = shown(following).await;
         assert!(!gap, "{snapshot:?}");
         assert!(snapshot.revision > last, "{snapshot:?} after {last:?}");
         last = snapshot.revision;
@@ -143,7 +145,7 @@ async fn who_does_not_read_is_told_the_newest_and_that_states_are_missing(backen
     tokio::time::sleep(QUIET).await;
     let (mut last, mut told, mut gaps) = (None, 0, 0);
     while last != newest {
-        let Shown { snapshot, gap } = shown(&mut live).await;
+        let Shown { snapshot, gap, .. } = shown(&mut live).await;
         assert!(snapshot.revision > last);
         last = snapshot.revision;
         told += 1;

@@ -22,25 +22,25 @@ const SOON: Duration = Duration::from_secs(10);
 /// More than a call of these sidecars may take.
 const PATIENT_CALL: Duration = Duration::from_secs(5);
 
-async fn opened(sidecar: &Sidecar, ids: &[&ReservationId], at_close: AtClose) -> Hold {
+pub(super) async fn opened(sidecar: &Sidecar, ids: &[&ReservationId], at_close: AtClose) -> Hold {
     let ids = ids.iter().map(|id| (*id).clone()).collect();
     let hold = sidecar.engine.hold(ids, at_close, caller()).await;
     hold.expect("the stream opens")
 }
 
-async fn told(hold: &mut Hold) -> Held {
+pub(super) async fn told(hold: &mut Hold) -> Held {
     let next = tokio::time::timeout(OVER_WITHIN, hold.next()).await;
     next.expect("news in time").expect("the stream goes on")
 }
 
-async fn renewed(hold: &mut Hold) -> Grant {
+pub(super) async fn renewed(hold: &mut Hold) -> Grant {
     match told(hold).await.news {
         HoldNews::Renewed(grant) => grant,
         other => panic!("{other:?} instead of a renewal"),
     }
 }
 
-async fn lost(hold: &mut Hold) -> Decision {
+pub(super) async fn lost(hold: &mut Hold) -> Decision {
     loop {
         match told(hold).await.news {
             HoldNews::Lost(decision) => return *decision,

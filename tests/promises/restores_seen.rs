@@ -18,19 +18,19 @@ use crate::support::{engines, until};
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a sidecar may take to find out about a halt, or its end.
-const FOUND_WITHIN: Duration = Duration::from_secs(20);
+pub(super) const FOUND_WITHIN: Duration = Duration::from_secs(20);
 /// Further back than other tests, which share this etcd, write meanwhile.
-const FAR: i64 = 2_000;
+pub(super) const FAR: i64 = 2_000;
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn rewinding(backend: &Backend) -> (Sidecar, Rewinding) {
+pub(super) async fn rewinding(backend: &Backend) -> (Sidecar, Rewinding) {
     let (channel, rewinding) = Rewinding::wrap(backend.channel());
     let sidecar = Sidecar::open(channel, backend.prefix(), CALL_TIMEOUT).await;
     (sidecar, rewinding)
 }
 
 /// Comes so far that what is put back by `FAR` is behind, and still a revision.
-async fn come_far(backend: &Backend) {
+pub(super) async fn come_far(backend: &Backend) {
     let raw = backend.raw().await;
     let key = format!("{}raised", backend.prefix());
     for _ in 0..FAR / 100 + 1 {
@@ -43,7 +43,7 @@ async fn come_far(backend: &Backend) {
 }
 
 /// When the keys that say how things stand were last written.
-async fn written(backend: &Backend, key: &str) -> Option<i64> {
+pub(super) async fn written(backend: &Backend, key: &str) -> Option<i64> {
     let key = format!("{}meta/{key}", backend.prefix());
     let all = backend.written().await;
     all.into_iter()
@@ -51,7 +51,7 @@ async fn written(backend: &Backend, key: &str) -> Option<i64> {
         .map(|(_, at)| at)
 }
 
-async fn asks_until_well(sidecar: &Sidecar) {
+pub(super) async fn asks_until_well(sidecar: &Sidecar) {
     until("calls are answered", FOUND_WITHIN, || async {
         let seen = sidecar.engine.inspect(fresh_resource(), caller()).await;
         seen.ok()

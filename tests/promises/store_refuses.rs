@@ -12,10 +12,12 @@ use tonic::Code;
 use crate::support::ask::{ask, body, create, fresh_resource, reserve};
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, judged, replayed};
-use crate::support::fault::{Action, FaultPlan, Injected, NO_SPACE, Rpc};
+use crate::support::fault::{Action, Ending, FaultPlan, Injected, NO_SPACE, Rpc};
 use crate::support::sidecar::caller_for;
 use crate::support::{engines, until};
 
+/// More than a call of a sidecar may take here.
+const PATIENT_CALL: Duration = Duration::from_secs(5);
 const BUSY: (Code, &str) = (Code::ResourceExhausted, "etcdserver: too many requests");
 
 fn full(plan: &FaultPlan) -> Vec<Injected> {
@@ -162,6 +164,38 @@ async fn a_claim_that_is_given_back_without_space_is_taken_for_interrupted(backe
     assert_eq!(again.decision.verdict, Verdict::Interrupted);
 }
 
+/// The lane has to look again while it does not know what became of a release: here because somebody started a timeline.
+async fn a_release_without_space_whose_reply_was_lost_is_not_told_that_nothing_was_done(
+    backend: Backend,
+) {
+    let (one, plan) = backend.faulty_within(PATIENT_CALL).await;
+    let two = backend.sidecar().await;
+    let resource = fresh_resource();
+    let grant = one.hold(&reserve(&resource)).await;
+    let next = || plan.when(Rpc::Txn).containing(resource.id());
+    // The release, the look at what is true, the bare release, and its repetition.
+    let refused = next().then(Action::NoSpace);
+    let look = next().then(Action::NoSpace);
+    let lost = next().then(Action::LoseReply(Ending::Reset));
+    let again = next().then(Action::Hold);
+    let _full = full(&plan);
+    let release = tokio::spawn({
+        let (one, id) = (one.clone(), grant.id.clone());
+        async move { one.try_release(&id).await }
+    });
+    again.met().await;
+    assert_eq!((refused.hits(), lost.hits()), (1, 1));
+    drop(look);
+    assert_eq!(two.live(&resource).await, None, "it was done");
+    two.start_timeline("the test says so").await;
+    again.deliver().await;
+    let told = release.await.unwrap();
+    match &told {
+        Ok(decision) => judged(decision, Verdict::Replayed, Layer::Replay, Rule::Lost),
+        Err(fault) => assert!(matches!(fault, Fault::UnknownOutcome { .. }), "{told:?}"),
+    }
+}
+
 async fn an_etcd_with_too_much_to_do_is_asked_again_within_bounds(backend: Backend) {
     let (one, plan) = backend.faulty().await;
     let resource = fresh_resource();
@@ -254,6 +288,7 @@ engines!(
     requests_of_one_commit_are_each_told_whether_they_need_space,
     a_release_is_taken_also_while_others_ask_for_space,
     a_claim_that_is_given_back_without_space_is_taken_for_interrupted,
+    a_release_without_space_whose_reply_was_lost_is_not_told_that_nothing_was_done,
     an_etcd_with_too_much_to_do_is_asked_again_within_bounds,
     a_missing_right_is_told_apart_and_mended_without_a_restart,
     after_an_outage_all_come_back_with_few_requests,

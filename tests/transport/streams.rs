@@ -159,7 +159,7 @@ async fn a_stop_tells_holders_and_watchers_where_to_go_on_and_keeps_what_is_thei
     let mut hold = held(&mut client, of(&reservation, false)).await;
     let watching = pb::WatchRequest {
         resource: order("1"),
-        after_revision: 0,
+        ..Default::default()
     };
     let mut watch = client.watch(watching).await.unwrap().into_inner();
     news(&mut hold).await.unwrap().unwrap();
@@ -259,6 +259,7 @@ async fn what_cannot_be_held_or_watched_is_refused_with_its_field() {
         let request = pb::WatchRequest {
             resource,
             after_revision,
+            ..Default::default()
         };
         fields.push(client.watch(request).await.unwrap_err());
     }

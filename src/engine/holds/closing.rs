@@ -9,12 +9,15 @@ use tracing::warn;
 
 use super::table::{Entry, HoldId};
 use super::{AtClose, Holds};
+use crate::domain::ids::{Nonce, ReservationId};
 use crate::domain::judge::Ask;
 use crate::domain::request::Left;
 use crate::engine::clock::Boottime;
 use crate::engine::facade::random_nonce;
 use crate::engine::fault::Fault;
 use crate::engine::pace::Pace;
+use crate::engine::several::release_all;
+use crate::engine::ticket::Progress;
 
 /// Releases of one stream under way at once.
 const RELEASES_AT_ONCE: usize = 64;
@@ -65,10 +68,8 @@ async fn release(holds: Holds, entry: Entry) {
     // One name for all tries, so that a lost reply is recognised.
     let nonce = random_nonce();
     loop {
-        let release = Ask::Release(reservation.clone(), Left::Unsaid, nonce);
-        let fault = match holds.ask(resource, release).await {
-            Ok(_) => return,
-            Err(fault) => fault,
+        let Err(fault) = once(&holds, reservation, nonce).await else {
+            return;
         };
         if !may_pass(&fault) || ends.left().is_zero() || holds.shared.tasks.ended() {
             warn!(%resource, %fault, "a reservation was not released at the end of its stream; it runs out");
@@ -76,6 +77,18 @@ async fn release(holds: Holds, entry: Entry) {
         }
         pace.wait().await;
     }
+}
+
+async fn once(holds: &Holds, reservation: &ReservationId, nonce: Nonce) -> Result<(), Fault> {
+    let Holds { shared, lanes, .. } = holds;
+    if reservation.is_of_several() {
+        // Nobody withdraws it.
+        let (sent, gone) = (Progress::default(), CancellationToken::new());
+        let released = release_all(shared, lanes, reservation.clone(), nonce, &sent, &gone);
+        return Box::pin(released).await.map(drop);
+    }
+    let release = Ask::Release(reservation.clone(), Left::Unsaid, nonce);
+    holds.ask(reservation.resource(), release).await.map(drop)
 }
 
 /// Whether asking again can help.

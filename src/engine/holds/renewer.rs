@@ -113,9 +113,16 @@ impl Holds {
         };
         // The sender lives as long as this.
         while busy.wait_for(|busy| *busy).await.is_ok() {
+            let another_state = store.another_state_than_now();
             tokio::select! {
                 () = store.follow_ends(ended) => {}
                 _ = busy.wait_for(|busy| !*busy) => {}
+                // It would go on at a revision of the history before, which the one now may reach late or never. And nothing
+                // that is held may be renewed while a timeline is halted, or is worth anything in the next: that is told now.
+                () = another_state => {
+                    self.table().suspect_all();
+                    self.room.wanted.notify_one();
+                }
             }
         }
     }

@@ -119,9 +119,13 @@ impl Entry {
         }
     }
 
-    /// From when on it is late.
+    /// From when on it is late. One that was taken up late in its time is not so before its first try could be made.
     fn late_from(&self) -> Boottime {
-        self.bound.minus(renewal::late_with(self.ttl()))
+        let late = self.bound.minus(renewal::late_with(self.ttl()));
+        if self.renewed {
+            return late;
+        }
+        late.max(self.arrived.plus(renewal::try_limit(self.ttl())))
     }
 }
 
@@ -263,6 +267,14 @@ impl Table {
             });
         }
         held
+    }
+
+    /// All of them are looked at now.
+    pub(super) fn suspect_all(&mut self) {
+        let resources: Vec<_> = self.by_resource.keys().cloned().collect();
+        for resource in &resources {
+            self.suspect(resource);
+        }
     }
 
     /// How many are late, counted up to a limit.

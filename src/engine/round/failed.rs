@@ -36,12 +36,7 @@ impl Round<'_> {
                 reason: NotApplied::LeaseGone,
                 ..
             } => {
-                if let Err(fault) = self.replace_lease().await
-                    && !self.unsettled.is()
-                {
-                    self.fail_all(&fault);
-                    return Next::Done;
-                }
+                self.replace_lease().await;
                 self.try_again().await
             }
             // What was sent before can no longer be committed; whether it was, is not known.

@@ -92,6 +92,12 @@ impl Round<'_> {
                     }
                 }
             }
+            // Only a bare release can have been sent since etcd was found full, and that was it, or can do nothing any more: its
+            // round is over. So what is true now is the answer, and no write has to settle anything first.
+            Some(_) | None if releases && self.unsettled.is() => {
+                self.unsettled.settle();
+                Next::Again
+            }
             Some(_) | None => {
                 if let Some(ticket) = self.tickets.pop_front() {
                     self.shared.answer(ticket, Err(Fault::store_full()));

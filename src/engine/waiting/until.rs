@@ -103,6 +103,7 @@ impl Engine {
                         biased;
                         // What is known so far is still an answer; nobody is asked any more.
                         () = self.shared.tasks.told_to_stop() => break,
+                        halt = self.shared.store.halted() => return Err(Fault::Halted { halt }),
                         _ = follows.bell.changed() => Patience::Waits(None),
                         () = once_more(trouble.as_mut()) => Patience::Waits(None),
                         () = tokio::time::sleep(over.left()) => Patience::Over(None),
@@ -118,6 +119,7 @@ impl Engine {
                     tokio::select! {
                         biased;
                         () = self.shared.tasks.told_to_stop() => break,
+                        halt = self.shared.store.halted() => return Err(Fault::Halted { halt }),
                         place = queued.turn() => Patience::Waits(Some(place)),
                         () = tokio::time::sleep(over.left()) => Patience::Over(queued.place()),
                     }

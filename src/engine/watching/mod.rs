@@ -20,7 +20,7 @@ use super::fault::Fault;
 use super::lane::Shared;
 use super::pace::Pace;
 use crate::domain::decision::Snapshot;
-use crate::domain::ids::ResourceId;
+use crate::domain::ids::{Nonce, ResourceId};
 use crate::domain::judge::{Fold, Standing};
 use crate::domain::record::Record;
 use crate::domain::token::{Revision, Timeline};
@@ -34,6 +34,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// When to open a stream again after another timeline came into force.
 const ANEW_RETRY: Duration = Duration::from_millis(500);
 
+/// From where on a resource is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct After {
+    /// What has changed since is told.
+    pub revision: Revision,
+    /// The timeline that it was told in. `None`: it is taken as one of the timeline in force.
+    pub timeline: Option<Nonce>,
+}
+
 /// A state of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
@@ -41,6 +50,8 @@ pub struct Shown {
     pub snapshot: Snapshot,
     /// Whether states before it are missing.
     pub gap: bool,
+    /// The timeline that its revision belongs to.
+    pub timeline: Nonce,
 }
 
 /// Why nothing more is told.
@@ -125,7 +136,7 @@ impl Engine {
     pub async fn follow(
         &self,
         resource: ResourceId,
-        after: Option<Revision>,
+        after: Option<After>,
         caller: Caller,
     ) -> Result<Following, Fault> {
         // Whatever cannot be shown now is told like any other question without an answer; and the machine is known then.
@@ -164,21 +175,24 @@ struct Follower {
 }
 
 impl Follower {
-    async fn run(mut self, after: Option<Revision>) {
+    async fn run(mut self, after: Option<After>) {
         let store = self.shared.store.clone();
         let timeline = self.timeline;
         let fault = tokio::select! {
             fault = self.follow(after) => fault,
-            // Revisions of another timeline say nothing of those that were told.
-            () = store.another_timeline(timeline) => Fault::StoreUnavailable {
-                retry_after: ANEW_RETRY,
+            // Revisions of another timeline say nothing of those that were told, and a halted one tells nothing.
+            () = store.another_state(timeline) => match store.halt() {
+                Some(halt) => Fault::Halted { halt },
+                None => Fault::StoreUnavailable {
+                    retry_after: ANEW_RETRY,
+                },
             },
         };
         self.waiting.fail(fault);
     }
 
     /// Goes on until that is not possible.
-    async fn follow(&mut self, after: Option<Revision>) -> Fault {
+    async fn follow(&mut self, after: Option<After>) -> Fault {
         let mut after = after;
         let mut gap = false;
         loop {
@@ -187,10 +201,12 @@ impl Follower {
                 Err(fault) => return fault,
             };
             let order = match after.take() {
-                Some(after) if after <= now => {
-                    Order::behind(after, record.filter(|(_, at)| *at <= after))
+                Some(After { revision, timeline })
+                    if revision <= now && timeline.is_none_or(|of| of == self.timeline.id) =>
+                {
+                    Order::behind(revision, record.filter(|(_, at)| *at <= revision))
                 }
-                // Of a later revision nobody can have heard in this store.
+                // Of a later revision nobody can have heard in this store, and in another timeline it was of another change.
                 Some(_) => {
                     gap = true;
                     continue;
@@ -304,6 +320,7 @@ impl Follower {
         self.waiting.put(Shown {
             snapshot,
             gap: state.gap,
+            timeline: self.timeline.id,
         });
         Ok(())
     }

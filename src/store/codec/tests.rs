@@ -389,10 +389,10 @@ proptest! {
 
     #[test]
     fn every_timeline_and_reservation_is_read_as_it_was_written(
-        id in nonces(), base: u64, min_token: u64, began_s: u64, halt in option::of(halts()),
+        id in nonces(), base: u64, min_token: u64, began_s: u64, largest: u64, halt in option::of(halts()),
     ) {
         let key = keys().timeline();
-        let timeline = Stored { timeline: Timeline { id, base, min_token }, began_s, halt };
+        let timeline = Stored { timeline: Timeline { id, base, min_token }, began_s, halt, largest };
         let value = encode_timeline(&key, &timeline);
         prop_assert_eq!(decode_timeline(&key, &value).unwrap(), timeline);
         let key = keys().reservation(&resource());

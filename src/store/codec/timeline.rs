@@ -21,6 +21,7 @@ pub(in crate::store) fn encode_timeline(key: &Key, stored: &Stored) -> Vec<u8> {
         timeline,
         began_s,
         halt,
+        largest,
     } = stored;
     let by_base = timeline.base / TOKENS_PER_SECOND;
     let message = pb::Timeline {
@@ -29,6 +30,7 @@ pub(in crate::store) fn encode_timeline(key: &Key, stored: &Stored) -> Vec<u8> {
         min_token: timeline.min_token,
         halt: halt.map(halt_to_message),
         began: (*began_s != by_base).then_some(*began_s),
+        largest: *largest,
     };
     seal(key, RecordKind::Timeline, &message)
 }
@@ -44,6 +46,7 @@ pub(in crate::store) fn decode_timeline(key: &Key, value: &[u8]) -> Result<Store
             },
             began_s: message.began.unwrap_or(by_base),
             halt: message.halt.map(halt_from_message).transpose()?,
+            largest: message.largest,
         })
     })
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::ids::{ReservationId, ResourceId};
+use crate::domain::ids::{Nonce, ReservationId, ResourceId};
 use crate::domain::token::{Revision, TOKEN_MAX};
-use crate::engine::{AtClose, Fault, HELD_PER_STREAM_MAX, Held, HoldNews, Shown};
+use crate::engine::{After, AtClose, Fault, HELD_PER_STREAM_MAX, Held, HoldNews, Shown};
 use crate::proto::v1 as pb;
 
-use super::{answer, ask, at, refused};
+use super::{answer, ask, at, present, refused};
 
 /// Reads a Hold.
 pub(crate) fn hold(request: &pb::HoldRequest) -> Result<(Vec<ReservationId>, AtClose), Fault> {
@@ -53,7 +53,7 @@ pub(crate) fn held(held: Held) -> pb::HoldResponse {
 }
 
 /// Reads a Watch.
-pub(crate) fn watch(request: pb::WatchRequest) -> Result<(ResourceId, Option<Revision>), Fault> {
+pub(crate) fn watch(request: pb::WatchRequest) -> Result<(ResourceId, Option<After>), Fault> {
     let after = request.after_revision;
     if !u64::try_from(after).is_ok_and(|after| after <= TOKEN_MAX) {
         return Err(refused(
@@ -61,8 +61,17 @@ pub(crate) fn watch(request: pb::WatchRequest) -> Result<(ResourceId, Option<Rev
             "must be 0 to 9007199254740991 (2^53-1)",
         ));
     }
+    const TIMELINE: &str = "timeline_id";
+    let timeline = match present(&request.timeline_id) {
+        Some(text) => Some(at(TIMELINE, Nonce::parse(text))?),
+        None => None,
+    };
+    let after = Revision::from_etcd(after).map(|revision| After { revision, timeline });
+    if after.is_none() && timeline.is_some() {
+        return Err(refused(TIMELINE, "goes with an after_revision"));
+    }
     let resource = ask::resource(request.resource)?;
-    Ok((resource, Revision::from_etcd(after)))
+    Ok((resource, after))
 }
 
 /// Writes a state of a resource.
@@ -70,13 +79,14 @@ pub(crate) fn shown(shown: Shown) -> pb::WatchResponse {
     pb::WatchResponse {
         snapshot: Some(answer::snapshot(shown.snapshot)),
         gap: shown.gap,
+        timeline_id: format!("{:?}", shown.timeline),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::{Kind, Nonce, ResourceId};
+    use crate::domain::ids::Kind;
 
     fn id(at: usize) -> String {
         let resource = ResourceId::new(Kind::parse("seat").unwrap(), &at.to_string()).unwrap();
@@ -89,6 +99,33 @@ mod tests {
             release_on_close: true,
         };
         hold(&request).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn a_revision_to_watch_from_may_name_its_timeline_and_a_timeline_needs_one() {
+        let read = |after_revision, timeline_id: &str| {
+            let resource = Some(pb::Resource {
+                kind: "seat".to_owned(),
+                id: "1".to_owned(),
+            });
+            let timeline_id = timeline_id.to_owned();
+            let request = pb::WatchRequest {
+                resource,
+                after_revision,
+                timeline_id,
+            };
+            let read = watch(request).map_err(|fault| fault.to_string());
+            read.map(|(_, after)| after.map(|after| (after.revision.get(), after.timeline)))
+        };
+        let timeline = Nonce::from_bytes([7; 16]);
+        let shown = format!("{timeline:?}");
+        assert_eq!(read(5, &shown), Ok(Some((5, Some(timeline)))));
+        assert_eq!(read(5, ""), Ok(Some((5, None))));
+        assert_eq!(read(0, ""), Ok(None));
+        assert!(read(0, &shown).unwrap_err().starts_with("timeline_id goes"));
+        for wrong in ["x", &shown[1..], &format!("{{{shown}}}")] {
+            assert!(read(5, wrong).unwrap_err().starts_with("timeline_id is"));
+        }
     }
 
     #[test]

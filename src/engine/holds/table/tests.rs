@@ -149,3 +149,21 @@ fn the_loss_that_is_decided_here_says_that_the_time_ran_out() {
     let said = (lost.verdict, lost.layer, lost.rule);
     assert_eq!(said, (Verdict::Fenced, Layer::Fence, Rule::Lost));
 }
+
+#[test]
+fn who_is_taken_up_late_in_its_time_is_late_only_after_it_could_be_tried() {
+    let now = Boottime::now();
+    let mut table = Table::default();
+    // A third of its time is left.
+    let certain = now.plus(TTL / 3);
+    let id = table.insert(entry("a", TTL, now, Some(certain)));
+    assert_eq!(table.late(now, 1), 0);
+    let tried = now.plus(renewal::try_limit(TTL));
+    assert_eq!(table.late(tried.minus(Duration::from_millis(1)), 1), 0);
+    assert_eq!(table.late(tried, 1), 1);
+    // From its first renewal on it is late as any other.
+    table.confirmed(id, now.plus(TTL), now.plus(TTL / 3));
+    let late = now.plus(TTL).minus(renewal::late_with(TTL));
+    assert_eq!(table.late(late.minus(Duration::from_millis(1)), 1), 0);
+    assert_eq!(table.late(late, 1), 1);
+}
