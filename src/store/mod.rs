@@ -53,6 +53,7 @@ pub use queue::{
 };
 pub use resource_changes::{ResourceNews, ResourceWatch};
 pub use sweep::{FoundIncident, FoundRecord, Page};
+pub use timeline::TimelineSeen;
 pub use tls::{Tls, TlsFault, TlsFile, TlsFiles};
 pub use txn::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,

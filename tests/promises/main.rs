@@ -46,4 +46,5 @@ mod sweeping;
 mod timelines;
 mod together;
 mod together_lost;
+mod turns;
 mod waiting;

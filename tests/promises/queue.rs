@@ -17,17 +17,17 @@ use crate::support::sidecar::{Sidecar, Waiting, caller_for};
 use crate::support::{engines, until};
 
 /// Longer than any of these tests takes.
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 /// A hand-off that is heard of comes within this; without a watch one looks no sooner than after 4 s.
-const WOKEN_WITHIN: Duration = Duration::from_secs(3);
+pub(super) const WOKEN_WITHIN: Duration = Duration::from_secs(3);
 /// Entries are made and removed within this: sooner than a session that is not kept alive takes them along.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(6);
 /// Two looks without a change come within this.
-const LOOKED_WITHIN: Duration = Duration::from_secs(13);
+pub(super) const LOOKED_WITHIN: Duration = Duration::from_secs(13);
 /// Entries of a sidecar that has died are gone within this: the TTL of its session, and what etcd takes to end a lease.
-const SESSION_OVER_WITHIN: Duration = Duration::from_secs(20);
+pub(super) const SESSION_OVER_WITHIN: Duration = Duration::from_secs(20);
 /// A sidecar that waits for a held request must not give up meanwhile.
-const PATIENT_CALL: Duration = Duration::from_secs(15);
+pub(super) const PATIENT_CALL: Duration = Duration::from_secs(15);
 /// Callers at once.
 const MANY: usize = 1_000;
 
@@ -45,11 +45,16 @@ async fn entries(backend: &Backend, resource: &ResourceId) -> usize {
         .count()
 }
 
-async fn queued(backend: &Backend, resource: &ResourceId, wanted: usize) {
+pub(super) async fn queued(backend: &Backend, resource: &ResourceId, wanted: usize) {
     queued_within(backend, resource, wanted, WRITTEN_WITHIN).await;
 }
 
-async fn queued_within(backend: &Backend, resource: &ResourceId, wanted: usize, limit: Duration) {
+pub(super) async fn queued_within(
+    backend: &Backend,
+    resource: &ResourceId,
+    wanted: usize,
+    limit: Duration,
+) {
     let look = || async { (entries(backend, resource).await == wanted).then_some(()) };
     until(&format!("{wanted} are queued"), limit, look).await;
 }
@@ -63,7 +68,7 @@ async fn nobody_waits(sidecar: &Sidecar) {
     until("nobody waits and nothing is followed", WOKEN_WITHIN, look).await;
 }
 
-fn waits(sidecar: &Sidecar, resource: &ResourceId) -> Waiting<Reserved> {
+pub(super) fn waits(sidecar: &Sidecar, resource: &ResourceId) -> Waiting<Reserved> {
     let (engine, ask) = (sidecar.engine.clone(), reserve(resource));
     // Longer than a busy machine takes for any of these tests.
     tokio::spawn(async move {
@@ -74,14 +79,14 @@ fn waits(sidecar: &Sidecar, resource: &ResourceId) -> Waiting<Reserved> {
 }
 
 #[track_caller]
-fn granted(told: Result<Result<Reserved, Fault>, tokio::task::JoinError>) -> Grant {
+pub(super) fn granted(told: Result<Result<Reserved, Fault>, tokio::task::JoinError>) -> Grant {
     let reserved = told.unwrap().expect("it is judged");
     let decision = reserved.decision;
     let grant = reserved.grant;
     grant.unwrap_or_else(|| panic!("{decision:?} instead of a reservation"))
 }
 
-async fn served(waiting: Waiting<Reserved>, within: Duration) -> Grant {
+pub(super) async fn served(waiting: Waiting<Reserved>, within: Duration) -> Grant {
     let told = tokio::time::timeout(within, waiting).await;
     granted(told.expect("it is its turn in time"))
 }
