@@ -335,6 +335,7 @@ async fn open_and_cut(endpoint: &Endpoint, streams: usize) {
         let request = pb::WatchRequest {
             resource,
             after_revision: 0,
+            timeline_id: String::new(),
         };
         let mut watch = client.watch(request).await.unwrap().into_inner();
         watch.message().await.unwrap().unwrap();

@@ -177,6 +177,16 @@ impl Fault {
         }
     }
 
+    /// Whether nothing is judged only as long as a person's start of a timeline takes.
+    pub(super) fn ends_with_a_start(&self) -> bool {
+        matches!(
+            self,
+            Self::Halted {
+                halt: Halt::Starting { .. }
+            }
+        )
+    }
+
     /// Why etcd certainly did nothing.
     pub(super) fn of_refusal(reason: NotApplied) -> Self {
         match reason {

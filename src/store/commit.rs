@@ -49,6 +49,13 @@ pub enum SeenQueue {
     Nobody,
     /// This one comes first.
     First(Place),
+    /// One of those who were entered then comes first; which one, was not asked for.
+    OneOf {
+        /// When they were entered.
+        since: Revision,
+        /// Who was asked for, and waits no longer.
+        gone: Option<Place>,
+    },
     /// What comes first is no entry of ours: it is foreign or damaged, as this error says.
     Untrusted(super::StoreError),
 }

@@ -16,7 +16,7 @@ use super::keepers::Keepers;
 use super::keys::{Key, Keys, Prefix};
 use super::login::Login;
 use super::session::{Access, Repeat, Session};
-use super::timeline::{self, Known};
+use super::timeline::{self, Known, TimelineSeen};
 use super::txn::{
     self, Batch, Prepared, READ_OPERATIONS_MAX, Reading, batch_outcome, one_value, read_outcome,
 };
@@ -143,6 +143,17 @@ impl Store {
                 |known: &Known| known.timeline() != now.timeline() || known.halt() != now.halt();
             let _ = known.wait_for(changed).await;
         }
+    }
+
+    /// The timeline as last seen, halted or not.
+    pub fn timeline_seen(&self) -> TimelineSeen {
+        TimelineSeen(self.known())
+    }
+
+    /// Waits until the timeline is seen otherwise than it was: another one, halted, or put in force.
+    pub async fn timeline_changed(&self, since: TimelineSeen) {
+        let mut known = self.shared.known.subscribe();
+        let _ = known.wait_for(|known| *known != since.0).await;
     }
 
     /// Waits until another timeline is in force than the one given, or this one is halted.

@@ -54,6 +54,7 @@ pub use queue::{
 pub use resource_changes::{ResourceNews, ResourceWatch};
 pub use suspicion::LOOK_LIMIT;
 pub use sweep::{FoundIncident, FoundRecord, Page};
+pub use timeline::TimelineSeen;
 pub use tls::{Tls, TlsFault, TlsFile, TlsFiles};
 pub use txn::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,

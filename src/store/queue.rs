@@ -15,12 +15,13 @@ use super::error::{NotApplied, StoreError};
 use super::failure::not_applied;
 use super::link::Store;
 use super::session::Repeat;
+use super::timeline::TimelineSeen;
 use super::txn::{as_etcd, entry, get_first, malformed, one_value, seen_first};
 use super::watch::{News, Watch};
 use crate::domain::ids::{Nonce, ResourceId};
 use crate::domain::record::LeaseId;
-use crate::domain::token::{Revision, Timeline};
-use crate::domain::waiter::{Place, Waiter, WaiterName};
+use crate::domain::token::Revision;
+use crate::domain::waiter::{Place, Waiter, WaiterName, WaitingCall};
 
 /// Most entries that one write makes and removes together. With the key of the session they stay within what etcd takes.
 pub const WAITERS_PER_WRITE_MAX: usize = 100;
@@ -36,8 +37,9 @@ pub struct WaitSession {
     pub lease: LeaseId,
     /// When entries were last written. `None`: never.
     pub written: Option<Revision>,
-    /// The timeline in which it was opened. With that one it ends.
-    pub timeline: Timeline,
+    /// The timeline that it began under. It writes nothing under another one, nor while that is halted: what is entered while a
+    /// timeline is being started may be removed again.
+    pub under: TimelineSeen,
 }
 
 /// One who is to be entered into the queues of resources, into all of them or none.
@@ -66,7 +68,7 @@ pub enum SessionWrite {
 pub struct QueueNow {
     /// Whether there is a reservation key.
     pub held: bool,
-    /// One of those who were entered first. Of several that were entered together it may be any.
+    /// When the first of those who wait was entered.
     pub first: SeenQueue,
     /// When.
     pub at: Revision,
@@ -81,16 +83,8 @@ impl Store {
         leave: &[(ResourceId, WaiterName)],
     ) -> Result<SessionWrite, StoreError> {
         let keys = self.keys();
-        let (known, timeline_key) = (self.known(), self.timeline_key());
-        if known.timeline() != session.timeline {
-            let reason = NotApplied::TimelineMoved;
-            return Err(not_applied(
-                reason,
-                "the session is of another timeline, and its entries are gone",
-            ));
-        }
+        let (TimelineSeen(known), timeline_key) = (session.under, self.timeline_key());
         if let Some(halt) = known.halt() {
-            // Whoever starts a timeline removes all entries, and must find none that was made meanwhile.
             return Err(not_applied(NotApplied::Halted(halt), halt.to_string()));
         }
         let session_key = keys.wait_session(session.name);
@@ -181,8 +175,8 @@ impl Store {
 /// What is new in a queue.
 #[derive(Clone, Debug)]
 pub enum QueueNews {
-    /// All who wait now.
-    All(Vec<Place>),
+    /// All who wait now, and what they ask for.
+    All(Vec<(Place, WaitingCall)>),
     /// What has happened since, in order. The revision is that of the change: an entry is never written twice.
     Changes(Vec<(WaiterName, QueueChange)>),
 }
@@ -190,8 +184,8 @@ pub enum QueueNews {
 /// What became of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueChange {
-    /// It was entered then.
-    Entered(Revision),
+    /// It was entered then, by one who asks for this.
+    Entered(Revision, WaitingCall),
     /// It was gone then.
     Left(Revision),
 }
@@ -219,8 +213,8 @@ impl QueueWatch {
                     let what = match change.value {
                         None => QueueChange::Left(change.revision),
                         Some(value) => {
-                            codec::decode_waiter(&key, &value).ok()?;
-                            QueueChange::Entered(change.revision)
+                            let waiter = codec::decode_waiter(&key, &value).ok()?;
+                            QueueChange::Entered(change.revision, waiter.call)
                         }
                     };
                     Some((name, what))

@@ -21,6 +21,11 @@ pub(super) struct Known {
     pub(super) changed: Revision,
 }
 
+/// The timeline as it was seen at one moment, halted or not. What was entered into queues under one is gone under the next, for
+/// starting a timeline removes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimelineSeen(pub(super) Known);
+
 impl Known {
     pub(super) fn timeline(&self) -> Timeline {
         self.stored.timeline

@@ -57,4 +57,5 @@ mod three;
 mod timelines;
 mod together;
 mod together_lost;
+mod turns;
 mod waiting;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Ask, Draft, Fold, Judged};
 use crate::domain::decision::{Advice, Layer, Rule, Verdict};
 use crate::domain::request::Purpose;
+use crate::domain::token::Revision;
 use crate::domain::waiter::Place;
 
 /// A free resource that others wait for is asked for again after this: they take it one after the other.
@@ -17,6 +18,13 @@ pub enum Queue {
     Nobody,
     /// This one comes first.
     First(Place),
+    /// One of those who were entered together comes first, and it is not known which.
+    OneOf {
+        /// When they were entered.
+        since: Revision,
+        /// Who was thought to be the first, and waits no longer.
+        gone: Option<Place>,
+    },
     /// What comes first is no entry of ours. Nobody is turned away because of it.
     Untrusted,
 }
@@ -115,7 +123,13 @@ impl Fold<'_> {
             (Some(Queue::First(first)), Some(place)) if first == place => {
                 Some(Turn::OfFirst(place))
             }
-            (Some(Queue::First(_)), Some(_) | None) => None,
+            // It may well be the first; if it is not, the commit shows who is.
+            (Some(Queue::OneOf { since, gone }), Some(place))
+                if place.since == since && gone != Some(place) =>
+            {
+                Some(Turn::OfFirst(place))
+            }
+            (Some(Queue::First(_) | Queue::OneOf { .. }), Some(_) | None) => None,
             (Some(Queue::Untrusted), Some(place)) => Some(Turn::OutOfOrder(place)),
             (Some(Queue::Untrusted), None) => Some(Turn::None),
         }

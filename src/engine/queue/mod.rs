@@ -124,6 +124,11 @@ impl Queued {
         }
     }
 
+    /// Its place, if it is its turn already.
+    pub(super) fn still_its_turn(&self) -> Option<Place> {
+        self.queues.lock().turn(self.arrival)
+    }
+
     /// Its place, if it has one already.
     pub(super) fn place(&self) -> Option<Place> {
         self.queues.lock().place(self.arrival)

@@ -1,12 +1,13 @@
 //! What one sidecar sees of a resource that callers of its own wait for: who waits, and whether the resource is free.
 //!
 //! The two are followed apart, and either may come later than the other. A grant takes an entry out of the queue in the same
-//! commit, so whoever has left the queue may hold the resource: it counts as free only if that is known of a later moment.
+//! commit, so whoever has left the queue may hold the resource: it counts as free only if that is known of a later moment. Whoever
+//! waited to move the resource needed it only for that commit, and holds nothing.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::domain::token::Revision;
-use crate::domain::waiter::{Place, WaiterName};
+use crate::domain::waiter::{Place, WaiterName, WaitingCall};
 use crate::store::{QueueChange, QueueNews, QueueNow, ReservationNews, SeenQueue};
 
 /// Who is first.
@@ -22,9 +23,9 @@ pub(super) enum First {
 #[derive(Debug, Default)]
 pub(super) struct View {
     waiting: BTreeSet<Place>,
-    since: HashMap<WaiterName, Revision>,
+    known: HashMap<WaiterName, (Revision, WaitingCall)>,
     reservation: Option<ReservationNews>,
-    /// When somebody left the queue last.
+    /// When somebody left the queue last who may hold the resource since.
     left: Option<Revision>,
     /// Who was first when somebody looked, after everything that was heard.
     looked: Option<SeenFirst>,
@@ -43,8 +44,10 @@ impl View {
         self.looked = None;
         match news {
             QueueNews::All(all) => {
-                self.since = all.iter().map(|place| (place.name, place.since)).collect();
-                self.waiting = all.into_iter().collect();
+                let known = all.iter();
+                let known = known.map(|(place, call)| (place.name, (place.since, *call)));
+                self.known = known.collect();
+                self.waiting = all.into_iter().map(|(place, _)| place).collect();
             }
             QueueNews::Changes(changes) => {
                 for (name, change) in changes {
@@ -56,15 +59,19 @@ impl View {
 
     fn change(&mut self, name: WaiterName, change: QueueChange) {
         match change {
-            QueueChange::Entered(since) => {
-                self.since.insert(name, since);
+            QueueChange::Entered(since, call) => {
+                self.known.insert(name, (since, call));
                 self.waiting.insert(Place { since, name });
             }
             QueueChange::Left(at) => {
-                if let Some(since) = self.since.remove(&name) {
+                let known = self.known.remove(&name);
+                if let Some((since, _)) = known {
                     self.waiting.remove(&Place { since, name });
                 }
-                self.left = self.left.max(Some(at));
+                match known {
+                    Some((_, WaitingCall::Transition)) => {}
+                    Some((_, WaitingCall::Reserve)) | None => self.left = self.left.max(Some(at)),
+                }
             }
         }
     }
@@ -83,8 +90,8 @@ impl View {
             held: now.held,
             at: now.at,
         });
-        self.looked = Some(SeenFirst(match &now.first {
-            SeenQueue::First(place) => Some(place.since),
+        self.looked = Some(SeenFirst(match now.first {
+            SeenQueue::First(Place { since, .. }) | SeenQueue::OneOf { since, .. } => Some(since),
             // Whoever waits here comes first for all that is known.
             SeenQueue::Untrusted(_) => self.waiting.first().map(|place| place.since),
             SeenQueue::Nobody => None,
@@ -154,11 +161,9 @@ mod tests {
     /// Held since 10, and three wait.
     fn held() -> View {
         let mut view = View::default();
-        view.queue(QueueNews::All(vec![
-            place(12, 3),
-            place(11, 2),
-            place(11, 1),
-        ]));
+        let all = [place(12, 3), place(11, 2), place(11, 1)];
+        let all = all.map(|place| (place, WaitingCall::Reserve));
+        view.queue(QueueNews::All(all.to_vec()));
         reservation(&mut view, true, 10);
         assert_eq!(view.turn(), None);
         view
@@ -169,7 +174,7 @@ mod tests {
         let mut view = held();
         reservation(&mut view, false, 20);
         assert_eq!(view.turn(), Some(First::Exactly(place(11, 1))));
-        let entered = QueueChange::Entered(at(21));
+        let entered = QueueChange::Entered(at(21), WaitingCall::Reserve);
         view.queue(QueueNews::Changes(vec![(name(0), entered)]));
         assert_eq!(view.turn(), Some(First::Exactly(place(11, 1))));
     }
@@ -199,6 +204,20 @@ mod tests {
         leaves(&mut view, 1, 15);
         reservation(&mut view, false, 20);
         assert_eq!(view.turn(), Some(First::Exactly(place(11, 2))));
+    }
+
+    #[test]
+    fn whoever_has_moved_the_resource_holds_nothing() {
+        let mut view = held();
+        let moves = QueueChange::Entered(at(13), WaitingCall::Transition);
+        view.queue(QueueNews::Changes(vec![(name(4), moves)]));
+        reservation(&mut view, false, 20);
+        leaves(&mut view, 4, 21);
+        assert!(!view.in_doubt());
+        assert_eq!(view.turn(), Some(First::Exactly(place(11, 1))));
+        // Of one who was never heard of nobody knows what it wanted.
+        leaves(&mut view, 4, 22);
+        assert!(view.in_doubt());
     }
 
     #[test]

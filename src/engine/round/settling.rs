@@ -96,6 +96,7 @@ impl Shared {
         match seen {
             SeenQueue::Nobody => Queue::Nobody,
             SeenQueue::First(place) => Queue::First(place),
+            SeenQueue::OneOf { since, gone } => Queue::OneOf { since, gone },
             SeenQueue::Untrusted(entry) => {
                 if let Some(unsaid) = self.corruption.speak() {
                     error!(

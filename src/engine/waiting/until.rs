@@ -93,6 +93,8 @@ impl Engine {
         let mut follows: Option<Waiter> = None;
         let mut queued: Option<Queued> = None;
         let mut trouble: Option<Pace> = None;
+        // For how long it does not queue, so that others come before it.
+        let mut stands_back: Option<Duration> = None;
         loop {
             let patience = match (heard(&answer), &operation, &resources) {
                 (Heard::InProgress, Some(operation), _) => {
@@ -109,6 +111,18 @@ impl Engine {
                         () = tokio::time::sleep(over.left()) => Patience::Over(None),
                     }
                 }
+                (Heard::Busy, _, Some(_)) if let Some(pause) = stands_back.take() => {
+                    tokio::select! {
+                        biased;
+                        () = self.shared.tasks.told_to_stop() => break,
+                        () = tokio::time::sleep(over.left().min(pause)) => {}
+                    }
+                    if over.left().is_zero() {
+                        Patience::Over(None)
+                    } else {
+                        Patience::Waits(None)
+                    }
+                }
                 (Heard::Busy, _, Some((resources, who))) => {
                     follows = None;
                     let queued = queued.get_or_insert_with(|| {
@@ -121,6 +135,14 @@ impl Engine {
                         () = self.shared.tasks.told_to_stop() => break,
                         halt = self.shared.store.halted() => return Err(Fault::Halted { halt }),
                         place = queued.turn() => Patience::Waits(Some(place)),
+                        // It is still its turn, unless its place was lost, and then it is woken again.
+                        () = once_more(trouble.as_mut()) => match queued.still_its_turn() {
+                            Some(place) => Patience::Waits(Some(place)),
+                            None => {
+                                trouble = None;
+                                continue;
+                            }
+                        },
                         () = tokio::time::sleep(over.left()) => Patience::Over(queued.place()),
                     }
                 }
@@ -138,9 +160,17 @@ impl Engine {
             asked.deadline = limit.min(caller.deadline);
             match once(asked, patience).await {
                 Ok(told) => (answer, trouble) = (told, None),
-                // Nothing was done. What is known still holds, and one in the queue keeps its place.
-                Err(fault) if fault.passes() => {
+                // It is the first and cannot be granted anything here, while others may be elsewhere: they come before it.
+                Err(Fault::RenewalsLate { retry_after }) if heard(&answer) == Heard::Busy => {
+                    (queued, trouble) = (None, None);
+                    stands_back = Some(retry_after);
+                }
+                // Nothing was done. What is known still holds, and one in the queue keeps its place, and its turn.
+                Err(fault) if fault.passes() || (!is_last && fault.ends_with_a_start()) => {
                     trouble.get_or_insert_with(Pace::new);
+                    if !is_last {
+                        continue;
+                    }
                 }
                 // Who starts a timeline ends the halt, and only the last question needs an answer.
                 Err(Fault::Halted { .. }) if !is_last => {

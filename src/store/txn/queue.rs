@@ -1,15 +1,15 @@
 //! The queue of a resource, beside a commit: what must hold of it, and who is first if that does not hold.
 //!
 //! Entries are in the order of their creation; those that one transaction has made, in the order of their keys. etcd sorts by
-//! creation, but not those of one transaction among themselves. So whoever takes a turn also asks, by key, who is the first of
-//! those that were entered together with it.
+//! creation, but not those of one transaction among themselves: it may bring any of those. So whoever takes a turn also asks, by key,
+//! who is the first of those that were entered together with it; who has not asked so knows only when the first was entered.
 
 use etcd_client::proto::PbKeyValue;
 use etcd_client::{Compare, CompareOp, GetOptions, SortOrder, SortTarget, TxnOp};
 
 use super::as_etcd;
 use crate::domain::ids::ResourceId;
-use crate::domain::waiter::Place;
+use crate::domain::waiter::{Place, WaitingCall};
 use crate::store::codec;
 use crate::store::commit::{QueueGuard, SeenQueue};
 use crate::store::error::StoreError;
@@ -101,14 +101,16 @@ impl QueueKeys {
         together: Option<PbKeyValue>,
     ) -> SeenQueue {
         let oldest = seen_first(&self.keys, &self.resource, oldest);
-        match (&self.mine, &oldest) {
-            (Some((place, _)), SeenQueue::First(first)) if first.since == place.since => {
-                match seen_first(&self.keys, &self.resource, together) {
-                    SeenQueue::Nobody => oldest,
-                    first @ (SeenQueue::First(_) | SeenQueue::Untrusted(_)) => first,
-                }
+        match (&self.mine, oldest) {
+            (Some((place, _)), SeenQueue::OneOf { since, .. }) if since == place.since => {
+                let Some(together) = together else {
+                    let gone = Some(*place);
+                    return SeenQueue::OneOf { since, gone };
+                };
+                let first = entry(&self.keys, &self.resource, &together);
+                first.map_or_else(SeenQueue::Untrusted, |(place, _)| SeenQueue::First(place))
             }
-            (Some(_) | None, _) => oldest,
+            (Some(_) | None, oldest) => oldest,
         }
     }
 }
@@ -132,17 +134,17 @@ pub(in crate::store) fn seen_first(
         return SeenQueue::Nobody;
     };
     match entry(keys, resource, &kv) {
-        Ok(place) => SeenQueue::First(place),
+        Ok((Place { since, .. }, _)) => SeenQueue::OneOf { since, gone: None },
         Err(error) => SeenQueue::Untrusted(error),
     }
 }
 
-/// An entry as etcd has it.
+/// An entry as etcd has it, and what whoever made it asks for.
 pub(in crate::store) fn entry(
     keys: &Keys,
     resource: &ResourceId,
     kv: &PbKeyValue,
-) -> Result<Place, StoreError> {
+) -> Result<(Place, WaitingCall), StoreError> {
     let untrusted = |reason: &str| StoreError::Corrupt {
         key: kv.key.escape_ascii().to_string(),
         reason: reason.to_owned(),
@@ -150,12 +152,12 @@ pub(in crate::store) fn entry(
     let Some((key, name)) = keys.found_waiter(resource, &kv.key) else {
         return Err(untrusted("it is not spelled like an entry of a queue"));
     };
-    codec::decode_waiter(&key, &kv.value)?;
+    let waiter = codec::decode_waiter(&key, &kv.value)?;
     if kv.lease == 0 {
         // Ours always hang on a lease; one without would wait for ever.
         return Err(untrusted("it hangs on no lease"));
     }
     let since = crate::domain::token::Revision::from_etcd(kv.create_revision);
     let since = since.ok_or_else(|| untrusted("etcd names no revision of it"))?;
-    Ok(Place { since, name })
+    Ok((Place { since, name }, waiter.call))
 }

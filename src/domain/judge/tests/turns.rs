@@ -56,11 +56,31 @@ fn a_grant_says_of_the_queue_whose_turn_it_takes() {
         let granted = |turn| (Verdict::Granted, rule, Some(turn));
         let queued = (Verdict::Busy, Rule::Queued, None);
         let first = |place| Some(Queue::First(place));
+        let one_of = |since: i64, gone| {
+            let since = place(since).since;
+            Some(Queue::OneOf { since, gone })
+        };
         for (queue, place, waits, expected) in [
             (None, None, false, granted(Turn::OfNobody)),
             (Some(Queue::Nobody), None, false, granted(Turn::OfNobody)),
             (first(other), None, false, queued),
             (Some(Queue::Untrusted), None, false, granted(Turn::None)),
+            // Of those who were entered together with it anyone may have been found: only its own commit shows whether it is the first.
+            (one_of(5, None), None, false, queued),
+            (
+                one_of(5, None),
+                Some(mine),
+                true,
+                granted(Turn::OfFirst(mine)),
+            ),
+            (
+                one_of(5, None),
+                Some(mine),
+                false,
+                granted(Turn::OfFirst(mine)),
+            ),
+            (one_of(4, None), Some(mine), true, queued),
+            (one_of(5, Some(mine)), Some(mine), true, queued),
             (None, Some(mine), true, granted(Turn::OfFirst(mine))),
             (first(mine), Some(mine), true, granted(Turn::OfFirst(mine))),
             (first(other), Some(mine), true, queued),
