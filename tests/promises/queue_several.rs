@@ -123,7 +123,7 @@ async fn several_wait_for_all_their_holders_and_nobody_overtakes_them(backend: B
     nobody_waits(&one).await;
     nobody_waits(&two).await;
     one.hold(&reserve(a)).await;
-    let sets: [&[ResourceId]; 3] = [&both, &[a.clone()], &[b.clone()]];
+    let sets: [&[ResourceId]; 3] = [&both, std::slice::from_ref(a), std::slice::from_ref(b)];
     assert_eq!(whole_at_every_revision(&backend, &sets).await, 6);
     assert_eq!(placed_whole_at_every_revision(&backend).await, 3);
 }
