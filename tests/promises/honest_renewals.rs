@@ -34,6 +34,8 @@ async fn a_stalled_renewal_is_fenced_or_as_long_as_it_says(backend: Backend) {
             let two = backend.sidecar().await;
             let resource = fresh_resource();
             let grant = one.hold(&reserve_for(&resource, SHORTEST_SECONDS)).await;
+            // What opens the stream of keepalives is sent once more when it is open, which would renew anew after the stall.
+            one.renew(&grant.id).await.grant.expect("it is held");
             let stalled = plan.when(rpc);
             let stalled = match rpc {
                 Rpc::LeaseKeepAlive => stalled,

@@ -25,13 +25,13 @@ fn split(answer: &str) -> (u16, String, Value) {
 
 const JSON: &str = "content-type: application/json";
 
-fn call(sidecar: &Sidecar, method: &str, body: &Value) -> (u16, Value) {
+pub(crate) fn call(sidecar: &Sidecar, method: &str, body: &Value) -> (u16, Value) {
     let (code, _, answer) = post(sidecar, method, JSON, &body.to_string());
     (code, answer)
 }
 
 /// The field that the answer blames.
-fn field(answer: &Value) -> &str {
+pub(crate) fn field(answer: &Value) -> &str {
     let details = answer["details"].as_array().unwrap();
     let bad = details
         .iter()
