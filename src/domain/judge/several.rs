@@ -153,7 +153,13 @@ impl Fold<'_> {
         }
         match self.comes_later(None)? {
             Judged::Answered(later) => Some(answer(*later)),
-            other => unreachable!("nothing was judged here before, so that {other:?} is no answer"),
+            other @ (Judged::Later
+            | Judged::Unleased
+            | Judged::Unlawful(_)
+            | Judged::Unfit { .. }
+            | Judged::Limit { .. }) => {
+                unreachable!("nothing was judged here before, so that {other:?} is no answer")
+            }
         }
     }
 }
