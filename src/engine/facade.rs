@@ -272,6 +272,8 @@ impl Engine {
         asking: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
         self.admit(caller)?;
+        // Boxed, for some are large, and it is moved until it runs.
+        let asking = Box::pin(asking);
         self.until_known(caller, &Progress::default(), asking).await
     }
 

@@ -41,7 +41,7 @@ impl Running {
             connections: &self.connections,
         };
         // What is still under way after the limit is cut; nothing that it could lose outlives this call.
-        let _drained = stopping.within(DRAIN_LIMIT).await;
+        let _drained = Box::pin(stopping.within(DRAIN_LIMIT)).await;
     }
 }
 

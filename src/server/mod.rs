@@ -150,7 +150,8 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeErr
 
 async fn stop(signal: Signal, limit: std::time::Duration, stopping: Stopping<'_>) {
     info!(%signal, limit = %humantime::format_duration(limit), "stopping");
-    if stopping.within(limit).await {
+    // Boxed, for it is large, and there is one.
+    if Box::pin(stopping.within(limit)).await {
         info!("stopped; every call was answered");
     } else {
         warn!("stopped at the drain limit; callers of cut calls learn the truth by asking again");
