@@ -40,7 +40,7 @@ use crate::domain::decision::IncidentId;
 use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::incident::KeptEvidence;
 use crate::domain::judge::{
-    Ask, Certainty, Draft, Fold, Judged, RecordWrite, ReservationChange, Standing,
+    Certainty, Draft, Fold, Judged, RecordWrite, ReservationChange, Standing,
 };
 use crate::domain::record::LeaseId;
 use crate::domain::token::{Revision, Timeline};
@@ -442,30 +442,6 @@ impl<'a> Round<'a> {
                 }
                 self.fail_all(&Fault::CorruptRecord);
                 Next::Done
-            }
-        }
-    }
-
-    /// Nothing was written: the lease of the Reserve that was to be granted ended while it waited. It gets another.
-    async fn replace_lease(&mut self) -> Result<(), Fault> {
-        let gone = self.granting.take();
-        for ticket in &mut self.tickets {
-            if let Ask::Reserve(reserve, _, Some(lease)) = &mut ticket.ask
-                && Some(*lease) == gone
-            {
-                self.shared.leases.retire(*lease);
-                *lease = self.shared.leases.take(reserve.ttl).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A grant whose reply was lost may have been, and be over, and so many others after it that the record has forgotten it.
-    /// It must not be granted again under its old name, which others may know: by it they would hold the new round.
-    fn rename_what_may_be_over(&mut self) {
-        if let Some(standing) = &self.standing {
-            for ticket in &mut self.tickets {
-                ticket.rename_unless(|nonce| standing.names(nonce));
             }
         }
     }

@@ -7,6 +7,7 @@
 
 use tracing::error;
 
+use super::Round;
 use crate::domain::judge::{Queue, Turn};
 use crate::domain::token::Revision;
 use crate::domain::waiter::WaiterName;
@@ -61,6 +62,18 @@ impl Unsettled {
         let record = seen.record.as_ref().map(|(_, revision)| *revision);
         if !self.rests_on_queue || record != judged {
             self.settle();
+        }
+    }
+}
+
+impl Round<'_> {
+    /// A grant whose reply was lost may have been, and be over, and so many others after it that the record has forgotten it.
+    /// It must not be granted again under its old name, which others may know: by it they would hold the new round.
+    pub(super) fn rename_what_may_be_over(&mut self) {
+        if let Some(standing) = &self.standing {
+            for ticket in &mut self.tickets {
+                ticket.rename_unless(|nonce| standing.names(nonce));
+            }
         }
     }
 }

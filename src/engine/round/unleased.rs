@@ -2,6 +2,7 @@
 
 use super::{Next, Round};
 use crate::domain::judge::Ask;
+use crate::engine::fault::Fault;
 
 impl Round<'_> {
     /// The first request left is to be granted, and gets its lease only now. Without one it alone fails.
@@ -20,5 +21,19 @@ impl Round<'_> {
         }
         self.tickets.push_front(first);
         Next::Again
+    }
+
+    /// Nothing was written: the lease of the Reserve that was to be granted ended while it waited. It gets another.
+    pub(super) async fn replace_lease(&mut self) -> Result<(), Fault> {
+        let gone = self.granting.take();
+        for ticket in &mut self.tickets {
+            if let Ask::Reserve(reserve, _, Some(lease)) = &mut ticket.ask
+                && Some(*lease) == gone
+            {
+                self.shared.leases.retire(*lease);
+                *lease = self.shared.leases.take(reserve.ttl).await?;
+            }
+        }
+        Ok(())
     }
 }
