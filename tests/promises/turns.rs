@@ -115,7 +115,7 @@ async fn moves_that_were_queued_follow_each_other_without_a_look_each(backend: B
     let before = plan.counts();
     one.release(&holder.id).await;
     for told in join_all(moves).await {
-        applied(&told.unwrap().unwrap());
+        assert_eq!(told.unwrap().unwrap().verdict, Verdict::Applied);
     }
     let took = plan.counts().since(&before);
     println!("{}: {MOVES} queued moves took {took}", backend.name());
@@ -189,6 +189,8 @@ async fn whoever_waits_where_nothing_can_be_granted_holds_up_nobody(backend: Bac
     assert!(matches!(refused, Fault::RenewalsLate { .. }), "{refused:?}");
     let resource = fresh_resource();
     let holder = two.hold(&reserve(&resource)).await;
+    // What it knows nothing of it would refuse as if that were free.
+    assert_eq!(one.live(&resource).await, Some(holder.token));
     let strained = waits(&one, &resource);
     queued(&backend, &resource, 1).await;
     let next = waits(&two, &resource);
