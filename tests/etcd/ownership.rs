@@ -86,6 +86,16 @@ struct Room {
     tokens: Vec<FencingToken>,
 }
 
+impl Room {
+    fn enter(&mut self, resource: &ResourceId, token: FencingToken) {
+        assert!(!self.inside, "two hold {resource}");
+        self.inside = true;
+        let last = self.tokens.last().copied();
+        assert!(Some(token) > last, "{token:?} after {last:?}");
+        self.tokens.push(token);
+    }
+}
+
 // Invariants 1, 6 and 7.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_at_a_time_holds_and_tokens_rise_through_leaders_that_die_or_stall() {
@@ -107,15 +117,7 @@ async fn one_at_a_time_holds_and_tokens_rise_through_leaders_that_die_or_stall()
                     let ask = reserve_for(resource, TTL_SECONDS);
                     let (grant, called) = insisted(sidecar, &ask).await;
                     if grant.safe_for > Boottime::now().since(called) + 10 * SECTION {
-                        let mut room_now = room.lock().unwrap();
-                        let last = room_now.tokens.last().copied();
-                        assert!(
-                            !std::mem::replace(&mut room_now.inside, true),
-                            "two hold {resource}"
-                        );
-                        assert!(Some(grant.token) > last, "{:?} {last:?}", grant.token);
-                        room_now.tokens.push(grant.token);
-                        drop(room_now);
+                        room.lock().unwrap().enter(resource, grant.token);
                         tokio::time::sleep(SECTION).await;
                         // An old round is harmless, however alike things look.
                         if let Some(before) = &before {
