@@ -196,6 +196,7 @@ async fn a_stop_of_a_sidecar_within_a_process_tells_its_streams_too() {
     let watching = pb::WatchRequest {
         resource: order("1"),
         after_revision: 0,
+        timeline_id: String::new(),
     };
     let mut watch = client.watch(watching).await.unwrap().into_inner();
     news(&mut hold).await.unwrap().unwrap();
