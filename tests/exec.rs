@@ -259,7 +259,7 @@ async fn gone(what: &str, pid: Pid) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_has_its_input_its_environment_and_its_exit_code() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let script = r#"cat; env | grep ^FENCEPOST_ | sort; echo oops >&2
             "$BIN" fence "$FENCEPOST_HELD_KIND" "$FENCEPOST_HELD_ID" "$FENCEPOST_HELD_TOKEN" >/dev/null || exit 1
@@ -283,13 +283,13 @@ async fn the_command_has_its_input_its_environment_and_its_exit_code() {
         assert!(!said.out.contains("FENCEPOST_HELD_ATTEMPT"), "{}", said.out);
         assert!(!bench.held().await, "it is released, not left to run out");
         assert_eq!(bench.inspect("other").await.live_token, 0);
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_told_exec_what_to_do_is_not_told_to_an_exec_within() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let words = ["exec", "job", "nightly", "--", "sh", "-c", "env"];
         let mut command = bench.command(env!("CARGO_BIN_EXE_fencepost"), &words);
@@ -305,13 +305,13 @@ async fn what_told_exec_what_to_do_is_not_told_to_an_exec_within() {
         );
         assert!(said.out.contains("FENCEPOST_TTL=1m"), "{}", said.out);
         assert!(!said.out.contains("ONCE_KEY"), "{}", said.out);
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_several_that_wait_one_runs_at_a_time_and_all_run() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let script = r#"mkdir "$DIR/lock" || echo overlap >> "$LOG"; echo ran >> "$LOG"; sleep 0.1; rmdir "$DIR/lock""#;
         let all: Vec<Exec> = (0..4).map(|_| bench.begin(&["--wait", "1m"], script)).collect();
@@ -320,13 +320,13 @@ async fn of_several_that_wait_one_runs_at_a_time_and_all_run() {
             assert_eq!(said.exit, 0, "{}", said.err);
         }
         assert_eq!(bench.log(), "ran\n".repeat(4));
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_busy_resource_runs_nothing_and_says_who_holds_it() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let mut first = bench.begin(&["--holder", "ann"], "echo up $$; cat");
         first.up().await;
@@ -347,13 +347,13 @@ async fn a_busy_resource_runs_nothing_and_says_who_holds_it() {
         assert_eq!(waits.ended().await.exit, 0);
         assert_eq!(bench.log(), "ran\n");
         assert!(!bench.held().await);
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_fired_twice_at_once_runs_once() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let script = r#"echo "ran $FENCEPOST_HELD_ATTEMPT" >> "$LOG"; sleep 0.1"#;
         let once = ["--once", "2026-01-31", "--wait", "1m"];
@@ -370,13 +370,13 @@ async fn a_key_that_is_fired_twice_at_once_runs_once() {
         assert!(later.err.contains("with exit code 0"), "{}", later.err);
         assert_eq!(bench.log(), "ran 1\n");
         assert!(!bench.held().await);
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_whose_command_failed_waits_for_a_person_runs_again_or_is_done_as_was_said() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let script = r#"echo "ran $FENCEPOST_HELD_ATTEMPT" >> "$LOG"; exit 3"#;
         let ask = bench.run(&["--once", "ask"], script).await;
@@ -407,13 +407,13 @@ async fn a_key_whose_command_failed_waits_for_a_person_runs_again_or_is_done_as_
         assert_eq!(bench.run(&record, "kill -9 $$").await.exit, 137);
         assert_eq!(bench.run(&record, script).await.exit, 14);
         assert_eq!(bench.log(), "ran 1\nran 1\nran 2\nran 1\n");
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signals_are_passed_on_once_and_the_command_decides() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let script = r#"for s in INT HUP QUIT USR1 USR2; do trap "echo $s >> '$LOG'" $s; done
             trap 'echo TERM >> "$LOG"; exit 5' TERM; echo up $$; while :; do sleep 0.02; done"#;
@@ -439,13 +439,13 @@ async fn signals_are_passed_on_once_and_the_command_decides() {
         assert_eq!(exec.ended().await.exit, 5);
         assert_eq!(bench.log(), wanted);
         assert!(!bench.held().await);
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let script =
             r#"trap "" HUP; exec "$BIN" exec job nightly -- sh -c 'echo up $$; cat; exit 4'"#;
@@ -454,7 +454,7 @@ async fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
         exec.signal(Signal::HUP);
         kill_process(command, Signal::HUP).unwrap();
         assert_eq!(exec.ended().await.exit, 4);
-    })
+    }))
     .await;
 }
 
@@ -495,7 +495,7 @@ async fn a_command_ends_before_its_reservation_when_the_sidecar_is_silent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loss_that_is_told_stops_the_command_at_once() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let words = ["--ttl", "1h", "--grace", "200ms", "--once", "k"];
         let script = format!("echo $FENCEPOST_HELD_RESERVATION; {STUBBORN}");
@@ -516,13 +516,13 @@ async fn a_loss_that_is_told_stops_the_command_at_once() {
             "{}",
             said.err
         );
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_whose_answer_is_lost_is_used_or_taken_back() {
-    bounded(async {
+    bounded(Box::pin(async {
         for gives_up in [false, true] {
             let mut bench = Bench::start().await;
             let proxy = Proxy::to(bench.address.parse().unwrap());
@@ -550,13 +550,13 @@ async fn a_grant_whose_answer_is_lost_is_used_or_taken_back() {
             let wanted = if gives_up { "again\n" } else { "ran\n" };
             assert_eq!(bench.log(), wanted);
         }
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sidecar_that_is_away_for_less_than_is_left_costs_nothing_and_no_result() {
-    bounded(async {
+    bounded(Box::pin(async {
         let mut bench = Bench::start().await;
         let proxy = Proxy::to(bench.address.parse().unwrap());
         let direct = std::mem::replace(&mut bench.address, proxy.url().replace("http://", ""));
@@ -584,13 +584,13 @@ async fn a_sidecar_that_is_away_for_less_than_is_left_costs_nothing_and_no_resul
         let again = bench.run(&["--once", "k"], script).await;
         assert!(again.err.contains("k was run before"), "{}", again.err);
         assert_eq!(bench.log(), "ran\n");
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_breaks_is_opened_anew_and_the_command_runs_on() {
-    bounded(async {
+    bounded(Box::pin(async {
         let mut bench = Bench::start().await;
         let proxy = Proxy::to(bench.address.parse().unwrap());
         bench.address = proxy.url().replace("http://", "");
@@ -606,13 +606,13 @@ async fn a_stream_that_breaks_is_opened_anew_and_the_command_runs_on() {
         }
         assert!(runs(command));
         assert_eq!(exec.ended().await.exit, 0);
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_it_runs_dies_with_an_exec_that_is_killed() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let script = "sleep 1000 & echo $!; echo up $$; wait";
         // The guard kills all of it; without the guard, the kernel kills the command.
@@ -640,13 +640,13 @@ async fn what_it_runs_dies_with_an_exec_that_is_killed() {
         kill_process(exec.guard(), Signal::KILL).unwrap();
         exec.signal(Signal::KILL);
         gone("the command", command).await;
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_ends_the_command_in_time_when_exec_is_stopped() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let mut exec = bench.begin(&["--ttl", "3s"], STUBBORN);
         let command = exec.up().await;
@@ -656,13 +656,13 @@ async fn a_guard_ends_the_command_in_time_when_exec_is_stopped() {
         assert!(Boottime::now() < bound);
         exec.signal(Signal::CONT);
         assert_eq!(exec.ended().await.exit, 137);
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_run_leaves_nothing_reserved_and_a_key_that_may_run() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let file = |name: &str, text: &str, mode: u32| {
             let path = bench.path(name);
@@ -694,13 +694,13 @@ async fn what_cannot_be_run_leaves_nothing_reserved_and_a_key_that_may_run() {
         let script = r#"echo ran >> "$LOG""#;
         assert_eq!(bench.run(&["--once", "k"], script).await.exit, 0);
         assert_eq!(bench.log(), "ran\n");
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_command_leaves_behind_ends_before_the_reservation_does() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let script = "sleep 1000 >/dev/null 2>&1 & echo $!";
         let mut exec = bench.begin(&["--grace", "100ms"], script);
@@ -711,13 +711,13 @@ async fn what_the_command_leaves_behind_ends_before_the_reservation_does() {
         let script = r#"(sleep 0.2; echo late >> "$LOG") >/dev/null 2>&1 & exit 0"#;
         assert_eq!(bench.run(&[], script).await.exit, 0);
         assert_eq!(bench.log(), "late\n");
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_meant_is_refused_before_anything_is_asked() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let cases: [(&[&str], &str); 4] = [
             (&["exec", "job", "1"], "CMD"),
@@ -744,7 +744,7 @@ async fn what_cannot_be_meant_is_refused_before_anything_is_asked() {
             .fencepost(&["exec", "job", "1", "--ttl", "2s", "--", "true"])
             .await;
         assert_eq!(said.exit, 65, "{}", said.err);
-    })
+    }))
     .await;
 }
 
@@ -760,7 +760,7 @@ async fn there(path: PathBuf) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_reads_from_the_terminal_and_what_stops_it_there_reaches_it_once() {
-    bounded(async {
+    bounded(Box::pin(async {
         let bench = Bench::start().await;
         let script = r#"trap "echo INT >> $LOG" INT; touch $DIR/up; read x < /dev/tty; echo "read $x" >> $LOG
             touch $DIR/read; while [ ! -s $LOG.stop ]; do sleep 0.02; done; exit 6"#;
@@ -793,7 +793,7 @@ async fn a_command_reads_from_the_terminal_and_what_stops_it_there_reaches_it_on
         })
         .await;
         assert_eq!(bench.log(), "read typed\nINT\ncode 6\nthen more\n");
-    })
+    }))
     .await;
 }
 
@@ -813,7 +813,7 @@ async fn is_stopped(pid: Pid) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_stopped_and_goes_on_as_one_also_when_it_reads_from_the_terminal() {
-    bounded(async {
+    bounded(Box::pin(async {
         for reads in ["", "read x < /dev/tty;"] {
             let bench = Bench::start().await;
             let script = format!(
@@ -849,13 +849,13 @@ async fn a_job_is_stopped_and_goes_on_as_one_also_when_it_reads_from_the_termina
             until(all, SOON, || async { (bench.log() == all).then_some(()) }).await;
             keys.write_all(b"exit\n").unwrap();
         }
-    })
+    }))
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_does_not_want_to_wait_until_a_result_is_stored_is_told_that_it_is_not_known() {
-    bounded(async {
+    bounded(Box::pin(async {
         let mut bench = Bench::start().await;
         let proxy = Proxy::to(bench.address.parse().unwrap());
         bench.address = proxy.url().replace("http://", "");
@@ -874,6 +874,6 @@ async fn who_does_not_want_to_wait_until_a_result_is_stored_is_told_that_it_is_n
         let said = exec.ended().await;
         assert_eq!(said.exit, 75, "{}", said.err);
         assert!(said.err.contains("ended with 0"), "{}", said.err);
-    })
+    }))
     .await;
 }

@@ -185,6 +185,7 @@ async fn a_stop_finishes_what_is_under_way_tells_who_waits_or_holds_and_leaves_o
     let watching = v1::WatchRequest {
         resource: resource("mine"),
         after_revision: 0,
+        timeline_id: String::new(),
     };
     let watch = client.watch(watching).await.unwrap().into_inner();
     let busy: Vec<_> = (0..WAITING)
