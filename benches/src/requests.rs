@@ -45,7 +45,8 @@ pub(crate) async fn received(etcd: &Etcd) -> Outcome<Requests> {
 fn metrics(address: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(WITHIN))?;
-    let ask = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    // 1.0, for then it comes in one piece: chunks may begin within a line.
+    let ask = format!("GET /metrics HTTP/1.0\r\nhost: {address}\r\n\r\n");
     stream.write_all(ask.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
