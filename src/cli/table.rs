@@ -157,8 +157,11 @@ impl Table {
             .row("last digest", hex(&incident.last_digest));
         if incident.evidence_count > 0 {
             let count = incident.evidence_count;
-            let results = if count == 1 { "result" } else { "results" };
-            self.row("evidence", format!("{count} {results} not taken"));
+            let pieces = if count == 1 { "piece" } else { "pieces" };
+            self.row(
+                "evidence",
+                format!("{count} {pieces}: results not taken, and claims that died"),
+            );
         }
         if incident.evidence_not_kept > 0 {
             let count = incident.evidence_not_kept;
@@ -186,9 +189,15 @@ impl Table {
 
     /// A result that was not taken.
     pub(super) fn evidence(&mut self, evidence: &Evidence) -> &mut Self {
-        if let Some(result) = &evidence.result {
-            self.row("not taken", stored(result));
-        }
+        let result = evidence.result.as_ref();
+        match result.filter(|result| **result != crate::proto::v1::Result::default()) {
+            Some(result) => self.row("not taken", stored(result)),
+            // Nobody sent anything; it was found by whoever came next.
+            None => self.row(
+                "died",
+                "a claim ended without a result; its effect may have run",
+            ),
+        };
         let mut from = evidence.sender.clone();
         if let Some(time) = &evidence.create_time {
             from.push_str(&format!(" at {time}"));

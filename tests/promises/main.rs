@@ -32,6 +32,7 @@ mod leases;
 mod limits;
 mod lost_claims;
 mod lost_replies;
+mod machine_files;
 mod machines;
 mod old_rounds;
 mod once;

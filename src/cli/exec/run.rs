@@ -22,8 +22,12 @@ use super::terminal::{Terminal, Then};
 use crate::engine::Boottime;
 
 /// Taken out of the command's environment, for they say what *this* command is to do: one that calls `exec` itself must not take
-/// its caller's key or further resources for its own.
-const NOT_PASSED_ON: [&str; 2] = ["FENCEPOST_ONCE_KEY", "FENCEPOST_ALSO"];
+/// its caller's key, further resources or attempt for its own.
+const NOT_PASSED_ON: [&str; 3] = [
+    "FENCEPOST_ONCE_KEY",
+    "FENCEPOST_ALSO",
+    "FENCEPOST_HELD_ATTEMPT",
+];
 
 /// How long the sidecar may take to be told of the end of a command once somebody wants us to end, too.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
@@ -116,6 +120,7 @@ impl Run {
             ("FENCEPOST_HELD_ID", resource.id),
             ("FENCEPOST_ADDR", self.addr.clone()),
         ];
+        // Without one of its own it must not hear that of an `exec` around it.
         if self.once.is_some() {
             variables.push(("FENCEPOST_HELD_ATTEMPT", self.round.attempt.to_string()));
         }

@@ -97,11 +97,20 @@ impl Telling<'_> {
         }
         let evidence = u64::try_from(incident.evidence_count()).unwrap_or(u64::MAX);
         if evidence > 0 {
-            let results = count(
-                evidence,
-                "result that was not taken is kept",
-                "results that were not taken are kept",
-            );
+            let results = if incident.rule == Rule::ClaimDied {
+                // Mostly nobody sent anything.
+                count(
+                    evidence,
+                    "claim that died, or result that came too late, is kept",
+                    "claims that died, or results that came too late, are kept",
+                )
+            } else {
+                count(
+                    evidence,
+                    "result that was not taken is kept",
+                    "results that were not taken are kept",
+                )
+            };
             text.push_str(&format!("; {results}: the effect may have run"));
         }
         if incident.unkept > 0 {
