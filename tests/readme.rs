@@ -476,7 +476,7 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| reason and name of whoever resolves | {REASON_BYTES_MAX}; {HOLDER_BYTES_MAX} bytes |",
         "| requests folded into one commit | {FOLD_REQUESTS_MAX} |",
         "| requests waiting in one lane; reservations of several that wait for it | {LANE_QUEUE_MAX}; {LANE_QUEUE_MAX} |",
-        "| `wait`; calls that wait | {WAIT_MAX} s; {WAITERS_MAX}, a further one is answered at once |",
+        "| `wait`; calls that wait | {WAIT_MAX} s; {WAITERS_MAX}, one that waits for several resources counted for each; a further one is answered at once |",
         "| entries of queues made and removed by one write; TTL of the session that they hang on | {WAITERS_PER_WRITE_MAX}; \
          {SESSION_SECONDS} s |",
         "| resources remembered between calls | {LANES_DEFAULT}, each with {KEPT_APART_BYTES_MAX/1024} KiB of operations \

@@ -293,7 +293,7 @@ async fn an_idle_sidecar_writes_nothing(backend: Backend) {
     // Whether etcd is well is asked now and then, by a plain read of one key.
     let counts = plan.counts().since(&before);
     let asked = counts.of(Rpc::Range);
-    assert!((1..=2).contains(&asked), "{counts}");
+    assert!(asked <= 3, "{counts}");
     assert_eq!(counts.all(), asked, "{counts}");
 }
 

@@ -648,7 +648,12 @@ async fn several_resources_are_asked_for_by_their_own_rules() {
     case("also[14].id", &|ask| ask.also[14] = long.clone());
     case("also", &|ask| ask.intent = Some(pb::Intent::default()));
     case("also", &|ask| ask.reservation_id = "r1.x".into());
-    case("wait", &|ask| ask.wait = Some(second));
+    case("wait", &|ask| {
+        ask.wait = Some(prost_types::Duration {
+            seconds: 601,
+            nanos: 0,
+        });
+    });
     case("ttl", &|ask| ask.ttl = Some(second));
     for (named, ask) in cases {
         let status = client.reserve(ask).await.unwrap_err();
