@@ -119,12 +119,12 @@ impl Store {
         let _ = known.wait_for(|known| known.timeline() != than).await;
     }
 
-    /// Waits until nothing is judged.
+    /// Waits until nothing is judged and nobody is about to end that by starting a timeline.
     pub async fn halted(&self) -> Halt {
         let mut known = self.shared.known.subscribe();
         loop {
             let halt = known.borrow_and_update().halt();
-            if let Some(halt) = halt {
+            if let Some(halt) = halt.filter(|halt| !matches!(halt, Halt::Starting { .. })) {
                 return halt;
             }
             // The sender lives as long as this handle.

@@ -172,10 +172,6 @@ impl Engine {
                         continue;
                     }
                 }
-                // Who starts a timeline ends the halt, and only the last question needs an answer.
-                Err(Fault::Halted { .. }) if !is_last => {
-                    trouble.get_or_insert_with(Pace::new);
-                }
                 Err(Fault::DeadlinePassed | Fault::Stopping { .. }) => break,
                 Err(fault) => return Err(fault),
             }
