@@ -294,7 +294,10 @@ async fn an_idle_sidecar_writes_nothing(backend: Backend) {
     let counts = plan.counts().since(&before);
     let asked = counts.of(Rpc::Range);
     assert!(asked <= 3, "{counts}");
-    assert_eq!(counts.all(), asked, "{counts}");
+    // On a busy machine the watch over the machines may be opened only now.
+    let opened = counts.of(Rpc::Watch);
+    assert!(opened <= 1, "{counts}");
+    assert_eq!(counts.all(), asked + opened, "{counts}");
 }
 
 async fn a_sidecar_that_grants_no_more_lets_its_ready_leases_run_out(backend: Backend) {

@@ -150,6 +150,11 @@ async fn a_reservation_outlives_a_cut_that_is_shorter_than_its_time(backend: Bac
             tokio::time::sleep(ttl / 5).await;
             let cut = cut(&plan);
             tokio::time::sleep(ttl / 3).await;
+            // That comes at random within a while, so the cut lasts until it has met one.
+            until("a renewal fails", ttl / 3, || async {
+                (one.engine.holdings().failed > 0).then_some(())
+            })
+            .await;
             cut.iter().for_each(Injected::lift);
             let (mut failed, mut renewed) = (0, 0);
             while Boottime::now().since(begun) < 2 * ttl || renewed < 2 {
