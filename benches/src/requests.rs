@@ -35,7 +35,7 @@ pub(crate) async fn received(etcd: &Etcd) -> Outcome<Requests> {
         let ours = |service: &&str| labels.contains(&format!("\"etcdserverpb.{service}\""));
         if labels.contains("\"LeaseKeepAlive\"") {
             found.keepalives += count;
-        } else if of.iter().any(|service| ours(service)) {
+        } else if of.iter().any(ours) {
             found.asked += count;
         }
     }
