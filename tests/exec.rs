@@ -671,13 +671,11 @@ async fn a_guard_ends_the_command_in_time_when_exec_is_stopped() {
         exec.signal(Signal::STOP);
         let bound = Boottime::now().plus(Duration::from_secs(3));
         gone("the command", command).await;
-        // It was over in time for everybody else: a busy machine shows it a little late.
+        assert!(Boottime::now() < bound);
         assert!(bench.held().await);
-        assert!(Boottime::now() < bound.plus(Duration::from_millis(500)));
         exec.signal(Signal::CONT);
-        // Killed; or lost, if it hears of its alarm before it hears of that.
-        let exit = exec.ended().await.exit;
-        assert!(matches!(exit, 12 | 137), "{exit}");
+        // Whatever it hears of first, its own alarm or the command's end.
+        assert_eq!(exec.ended().await.exit, 12);
     }))
     .await;
 }

@@ -187,6 +187,11 @@ impl Run {
                 },
             }
         };
+        let killed = matches!(end, End::Killed(by) if by == Signal::KILL.as_raw());
+        if lost.is_none() && killed && self.limits.stop_at(bound).left().is_zero() {
+            // The guard was first: this process was stopped itself, and had not heard of its own alarm.
+            lost = Some("it was not known in time to last on".to_owned());
+        }
         terminal.take_back(running.group());
         let left_behind = Boottime::now().plus(self.limits.grace());
         let until = due.map_or(bound, |due| left_behind.min(due));
