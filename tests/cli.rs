@@ -235,6 +235,38 @@ async fn a_transition_is_applied_replayed_and_in_conflict_with_another_content()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_only_asked_for_reads_as_what_would_be_and_is_not_done() {
+    let sidecar = Sidecar::start().await;
+    let pay = [
+        "transition",
+        "order",
+        "1",
+        "--operation",
+        "k",
+        "--initial",
+        "open",
+        "--to",
+        "paid",
+    ];
+    let only = [&pay[..], &["--validate-only"]].concat();
+    let told = sidecar.run(&only).await;
+    assert_eq!(told.exit, 0, "{}{}", told.out, told.err);
+    for part in [
+        "would be ACKNOWLEDGE; nothing was written",
+        "would be APPLIED",
+        "nothing was written; the answer would be: the move was made",
+    ] {
+        assert!(told.out.contains(part), "{part}: {}", told.out);
+    }
+    let only = [&only[..], &["-o", "json"]].concat();
+    let told = sidecar.run(&only).await.json();
+    assert_eq!(told["decision"]["validateOnly"], true);
+    let made = sidecar.run(&pay).await;
+    assert!(made.out.contains("APPLIED"), "{}", made.out);
+    assert!(!made.out.contains("would be"), "{}", made.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lookup_tells_never_seen_from_done_and_empty() {
     let sidecar = Sidecar::start().await;
     let never = sidecar.run(&["lookup", "order", "1", "evt-1"]).await;
@@ -470,7 +502,9 @@ async fn help_names_the_exit_codes_that_the_command_has() {
     let cases: [(&[&str], &[u8]); 8] = [
         (
             &["--help"],
-            &[0, 1, 2, 10, 11, 12, 13, 14, 65, 69, 70, 75, 78, 126, 127],
+            &[
+                0, 1, 2, 10, 11, 12, 13, 14, 65, 69, 70, 75, 78, 126, 127, 130, 134, 143,
+            ],
         ),
         (
             &["exec", "--help"],
@@ -484,7 +518,7 @@ async fn help_names_the_exit_codes_that_the_command_has() {
         (&["reserve", "--help"], &[0, 2, 10, 11, 12, 65, 69, 70, 75]),
         (&["resolve", "--help"], &[0, 2, 10, 11, 65, 69, 70, 75]),
         (&["release", "--help"], &[0, 2, 65, 69, 70, 75]),
-        (&["serve", "--help"], &[0, 1, 2, 78]),
+        (&["serve", "--help"], &[0, 1, 2, 78, 130, 134, 143]),
     ];
     for (words, codes) in cases {
         let said = fencepost(words).await;

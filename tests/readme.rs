@@ -31,13 +31,19 @@ fn readme() -> String {
     std::fs::read_to_string(root().join("README.md")).unwrap()
 }
 
-/// What follows a mark in the README: the inside of the code block, or the table.
+fn reference() -> String {
+    std::fs::read_to_string(root().join("docs/reference.md")).unwrap()
+}
+
+/// What follows a mark in the README or the reference: the inside of the code block, or the table.
 fn marked(name: &str) -> String {
-    let readme = readme();
+    let both = readme() + &reference();
     let mark = format!("<!-- tested: {name} -->\n");
-    let (_, rest) = readme
+    let (_, rest) = both
         .split_once(&mark)
-        .unwrap_or_else(|| panic!("README.md has no mark {mark}"));
+        .unwrap_or_else(|| panic!("neither README.md nor docs/reference.md has a mark {mark}"));
+    // A block in a list stands two spaces in.
+    let rest = rest.trim_start_matches(' ');
     match rest.strip_prefix("```sh\n") {
         Some(block) => block.split_once("```").unwrap().0.to_owned(),
         None => rest.split_once("\n\n").unwrap().0.to_owned(),
@@ -296,6 +302,40 @@ async fn the_operators_lines_run_as_shown() {
     for part in ["in force already: order version 1", "the two say the same"] {
         assert!(said.contains(part), "{part}: {said}");
     }
+    in_this_order(
+        &run("resolve").await,
+        &[
+            "was released",
+            "INTERRUPTED",
+            "exit code 10",
+            "RESOLVED",
+            "APPLIED",
+        ],
+    );
+    in_this_order(
+        &run("timeline").await,
+        &["its tokens", "its tokens", "ended"],
+    );
+}
+
+fn in_this_order(said: &str, parts: &[&str]) {
+    let mut rest = said;
+    for part in parts {
+        let (_, after) = rest
+            .split_once(part)
+            .unwrap_or_else(|| panic!("{part:?} is missing in its place: {said}"));
+        rest = after;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reservation_shown_is_renewed_fenced_and_released() {
+    let sidecar = Sidecar::start().await;
+    in_this_order(
+        &sidecar.run("round").await,
+        &["RENEWED", "LIVE", "was released", "ABANDON", "exit code 12"],
+    );
+    sidecar.0.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -357,49 +397,136 @@ fn the_configuration_table_names_every_flag_and_variable_and_no_other() {
 
 #[test]
 fn the_table_of_exit_codes_is_that_of_the_help() {
-    let codes = |text: &str| -> BTreeSet<u8> {
-        text.lines()
-            .filter_map(|line| {
-                line.trim_start_matches(['|', ' '])
-                    .split_whitespace()
-                    .next()?
-                    .parse()
-                    .ok()
-            })
-            .collect()
-    };
+    // A meaning goes on in the next line where the help is wrapped.
     let help = help(&["--help"]);
     let (_, told) = help.split_once("Exit codes:").unwrap();
-    let shown = codes(&marked("exit codes"));
-    assert_eq!(shown, codes(told));
-    assert_eq!(shown.len(), 15);
+    let mut codes: Vec<(u8, String)> = Vec::new();
+    for line in told.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.split_first() {
+            Some((first, rest)) if first.parse::<u8>().is_ok() => {
+                codes.push((first.parse().unwrap(), rest.join(" ")));
+            }
+            Some(_) => {
+                let (_, meaning) = codes.last_mut().unwrap();
+                *meaning = format!("{meaning} {}", words.join(" "));
+            }
+            None => {}
+        }
+    }
+    let table = marked("exit codes").replace('`', "");
+    let shown: Vec<(u8, String)> = table
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("| ")?
+                .strip_suffix(" |")?
+                .split_once(" | ")
+        })
+        .filter_map(|(code, meaning)| Some((code.parse().ok()?, meaning.to_owned())))
+        .collect();
+    assert_eq!(shown, codes);
+    assert_eq!(shown.len(), 18);
 }
 
+/// Every code that the sources end a process with by a number of their own.
 #[test]
-fn every_file_that_the_readme_links_is_there() {
-    let readme = readme();
-    for link in readme
-        .split("](")
-        .skip(1)
-        .map(|rest| rest.split(')').next().unwrap())
-    {
-        assert!(root().join(link).exists(), "{link}");
+fn the_table_of_exit_codes_has_every_code_of_the_code() {
+    let table = marked("exit codes");
+    let told = |code: u64| table.contains(&format!("\n| {code} | "));
+    let exits = std::fs::read_to_string(root().join("src/cli/exit.rs")).unwrap();
+    let (_, numbers) = exits.split_once("fn number(self) -> u8").unwrap();
+    let (numbers, _) = numbers.split_once("\n    }\n").unwrap();
+    let numbers = numbers.lines().filter_map(|line| {
+        let (_, number) = line.trim_end_matches(',').split_once("=> ")?;
+        number.parse::<u64>().ok()
+    });
+    let mut codes: Vec<u64> = numbers.collect();
+    assert_eq!(codes.len(), 12);
+    codes.extend(["EXIT_FAILED", "EXIT_CONFIG"].map(constant));
+    // Signals: interrupt, abort, terminate.
+    codes.extend([2, 6, 15].map(|signal| constant("SIGNAL_EXIT_BASE") + signal));
+    for code in codes {
+        assert!(told(code), "{code} is missing in {table}");
     }
 }
 
-/// The value of a constant, as its source says it: a product of whole numbers.
+#[test]
+fn every_file_that_the_readme_and_the_reference_link_is_there_and_every_section() {
+    let sections = |text: &str| -> Vec<String> {
+        let titles = text.lines().filter_map(|line| line.strip_prefix("## "));
+        let titles = titles.map(|title| title.to_lowercase().replace(' ', "-"));
+        titles.collect()
+    };
+    for (place, text) in [
+        (root().to_owned(), readme()),
+        (root().join("docs"), reference()),
+    ] {
+        for link in text
+            .split("](")
+            .skip(1)
+            .map(|rest| rest.split(')').next().unwrap())
+            .filter(|link| !link.starts_with("https://"))
+        {
+            let (file, section) = link.split_once('#').unwrap_or((link, ""));
+            let file = place.join(file);
+            assert!(file.exists(), "{link}");
+            if !section.is_empty() {
+                let there = sections(&std::fs::read_to_string(&file).unwrap());
+                assert!(there.contains(&section.to_owned()), "{link}: {there:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_unit_for_systemd_names_what_there_is_and_lets_a_stop_come_to_its_end() {
+    let unit = root().join("examples/systemd/fencepost.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
+    let all = |name: &str| -> Vec<String> {
+        let lines = unit.lines();
+        lines
+            .filter_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(all("ExecStart"), ["/usr/local/bin/fencepost serve"]);
+    assert_eq!(all("RestartPreventExitStatus"), ["78"]);
+    let set = all("Environment");
+    let set: std::collections::BTreeMap<_, _> = set
+        .iter()
+        .map(|line| line.split_once('=').unwrap())
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
+    let read = fencepost::config::Sources::new([], set.clone());
+    let config = fencepost::config::Config::serve(&read).unwrap();
+    assert!(fencepost::config::unknown_variables(&set).is_empty());
+    let stop = all("TimeoutStopSec").remove(0);
+    let stop: u64 = stop.strip_suffix('s').unwrap().parse().unwrap();
+    // As README says, it ends within two seconds after that.
+    assert!(stop >= config.drain_limit.as_secs() + 2 * 2, "{stop}");
+    let socket = std::path::PathBuf::from("/run/fencepost/admin.sock");
+    assert_eq!(config.admin, fencepost::config::AdminSocket::At(socket));
+    assert_eq!(all("RuntimeDirectory"), ["fencepost"]);
+    assert!(readme().contains("examples/systemd/fencepost.service"));
+}
+
+/// The value of a constant, as its source says it: a product of whole numbers. `layer.NAME` where several have the name.
 fn constant(name: &str) -> u64 {
-    let file = sources().into_iter().find_map(|text| {
+    let (layer, name) = name.split_once('.').unwrap_or(("", name));
+    let said = sources().into_iter().filter_map(|(path, text)| {
+        path.strip_prefix(root().join("src").join(layer)).ok()?;
         let (_, rest) = text.split_once(&format!("const {name}: "))?;
         let (_, value) = rest.split_once(" = ")?;
         Some(value.split_once(';')?.0.to_owned())
     });
-    let value = file.unwrap_or_else(|| panic!("no constant is named {name}"));
+    let said: BTreeSet<String> = said.collect();
+    assert_eq!(said.len(), 1, "constants named {name}: {said:?}");
+    let value = said.first().unwrap();
     // Duration::from_secs(10), NonZeroUsize::new(10_000).expect("…")
     let within = value
         .split_once('(')
         .and_then(|(_, rest)| rest.split_once(')'));
-    let value = within.map_or(&*value, |(inside, _)| inside);
+    let value = within.map_or(value.as_str(), |(inside, _)| inside);
     let factors = value
         .split('*')
         .map(|factor| factor.trim().replace('_', ""));
@@ -413,7 +540,7 @@ fn constant(name: &str) -> u64 {
 }
 
 /// Every file below `src`.
-fn sources() -> Vec<String> {
+fn sources() -> Vec<(PathBuf, String)> {
     let mut texts = Vec::new();
     let mut directories = vec![root().join("src")];
     while let Some(directory) = directories.pop() {
@@ -422,7 +549,8 @@ fn sources() -> Vec<String> {
             if path.is_dir() {
                 directories.push(path);
             } else {
-                texts.push(std::fs::read_to_string(path).unwrap());
+                let text = std::fs::read_to_string(&path).unwrap();
+                texts.push((path, text));
             }
         }
     }
@@ -465,7 +593,7 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| states a resource may have been in | {STATES_REMEMBERED_MAX} |",
         "| `from_states` | {FROM_STATES_MAX} |",
         "| content | {CONTENT_BYTES_MAX/1048576} MiB (only its digest is kept), {LEVELS_MAX} levels of JSON |",
-        "| result | body {RESULT_BODY_BYTES_MAX/1024} KiB, {HEADERS_MAX} headers of {HEADERS_BYTES_MAX/1024} KiB together |",
+        "| result | body {RESULT_BODY_BYTES_MAX/1024} KiB, {HEADERS_MAX} headers of {domain.HEADERS_BYTES_MAX/1024} KiB together |",
         "| reservation TTL | {TTL_SECONDS_MIN} s to {TTL_SECONDS_MAX/3600} h, {TTL_SECONDS_DEFAULT} s if absent |",
         "| resources in one reservation | {TOGETHER_MAX} |",
         "| rounds whose end is remembered | the last and {PAST_ROUNDS_MAX} before it |",
@@ -517,6 +645,61 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
 }
 
 #[test]
+fn the_limits_of_the_reference_are_those_of_the_code() {
+    let table = marked("limits");
+    let rows: Vec<&str> = table.lines().skip(2).collect();
+    let told = [
+        "| kind, state, event, name of an identity value | 1 to {NAME_BYTES_MAX} characters out of `A-Za-z0-9_.-` | INVALID_ARGUMENT |",
+        "| id of a resource | 1 to {RESOURCE_ID_BYTES_MAX} bytes of UTF-8 | INVALID_ARGUMENT |",
+        "| operation id; identity value; `holder` | {OPERATION_ID_BYTES_MAX}; {IDENTITY_VALUE_BYTES_MAX}; {HOLDER_BYTES_MAX} bytes | INVALID_ARGUMENT |",
+        "| `identity`, `sets` in a request; `from_states` | {IDENTITY_NAMES_MAX}; {FROM_STATES_MAX} | INVALID_ARGUMENT |",
+        "| identity names on one resource, states it was ever in | {IDENTITY_NAMES_REMEMBERED_MAX}, {STATES_REMEMBERED_MAX} | RESOURCE_EXHAUSTED (LIMIT_MET) |",
+        "| content | {CONTENT_BYTES_MAX/1048576} MiB; JSON of {LEVELS_MAX} levels | INVALID_ARGUMENT; send a digest of your own instead |",
+        "| digest of your own | {GIVEN_BYTES_MIN} to {GIVEN_BYTES_MAX} bytes | INVALID_ARGUMENT |",
+        "| result: body; headers; each header's name; content type; code | {RESULT_BODY_BYTES_MAX/1024} KiB; {HEADERS_MAX} of {domain.HEADERS_BYTES_MAX/1024} KiB together; {HEADER_NAME_BYTES_MAX} bytes; {CONTENT_TYPE_BYTES_MAX} bytes; 0 to {CODE_MAX} | INVALID_ARGUMENT, before anything is written |",
+        "| message over gRPC; body over HTTP | {MESSAGE_BYTES_MAX}; {JSON_BODY_BYTES_MAX} bytes | RESOURCE_EXHAUSTED (LIMIT_MET), HTTP 429 |",
+        "| time that a call may take | {DEADLINE_DEFAULT} s if its caller does not say, {DEADLINE_MAX} s at most, both on top of `wait` | DEADLINE_EXCEEDED, or the outcome is unknown |",
+        "| `ttl` of a reservation | {TTL_SECONDS_MIN} s to {TTL_SECONDS_MAX/3600} h, {TTL_SECONDS_DEFAULT} s if absent | INVALID_ARGUMENT |",
+        "| resources in one reservation | {TOGETHER_MAX} | INVALID_ARGUMENT |",
+        "| `wait`; calls that wait at one sidecar | {WAIT_MAX/60} min; {WAITERS_MAX} | INVALID_ARGUMENT; one more is answered at once |",
+        "| attempts that begin without a person, with `rerun_if_interrupted` | {CLAIM_ATTEMPTS_MAX} | INTERRUPTED: a person decides |",
+        "| open operations of one resource | {OPEN_OPERATIONS_MAX}, {OPEN_BYTES_MAX/1024} KiB together | RESOURCE_EXHAUSTED (LIMIT_MET): resolve them |",
+        "| calls under way at one sidecar; bytes of their messages | {CALLS_UNDER_WAY_MAX}; {BYTES_HELD_MAX/1048576} MiB | RESOURCE_EXHAUSTED (OVERLOADED), with a time to ask again |",
+        "| requests that wait for one resource | {LANE_QUEUE_MAX} | RESOURCE_EXHAUSTED (OVERLOADED), with a time to ask again |",
+        "| connections to one sidecar | {CONNECTIONS_MAX} | one more waits until another ends |",
+        "| streams open: Hold, Watch; both on one connection | {HOLD_STREAMS_MAX}, {WATCH_STREAMS_MAX}; {STREAMS_PER_CONNECTION_MAX} | RESOURCE_EXHAUSTED (OVERLOADED) |",
+        "| reservations held by one Hold; by one sidecar | {HELD_PER_STREAM_MAX}; {HELD_MAX} | INVALID_ARGUMENT; RESOURCE_EXHAUSTED (LIMIT_MET) |",
+        "| states that wait for whoever watches | {STATES_WAITING_MAX} | the newest alone, with `gap` |",
+        "| results kept as evidence in one incident | {EVIDENCE_PIECES_MAX}, {EVIDENCE_BYTES_MAX/1048576} MiB together | `result_not_kept` |",
+        "| `differing_fields` | {FIELDS_TOLD_MAX} of {POINTER_BYTES_MAX} bytes | the part above them is named |",
+        "| `reason`; who resolves, closes, or starts a timeline | {REASON_BYTES_MAX}; {HOLDER_BYTES_MAX} bytes | INVALID_ARGUMENT |",
+        "| page of incidents, of machines | {PAGE_SIZE_MAX}, {PAGE_SIZE_DEFAULT} if not said | a next page |",
+        "| machine file; kinds with a machine | {FILE_BYTES_MAX/1024} KiB, {STATES_MAX} states, {EVENTS_MAX} events; {MACHINES_MAX} | refused, with a finding |",
+        "| `--retention` | 1 minute to 10 years, 96 hours if not said | the sidecar does not start: exit code 78 |",
+        "| `--etcd-endpoints`; `--etcd-prefix`; `--admin-socket` | {ENDPOINTS_MAX} URLs; {PREFIX_BYTES_MAX} bytes; {SOCKET_PATH_BYTES_MAX} bytes | the sidecar does not start: exit code 78 |",
+        "| what a command reads of `@FILE` or standard input | {READ_BYTES_MAX/1048576} MiB | exit code 2 |",
+        "| `--timeout` of a command | 1 ms to {TIMEOUT_MAX} s | exit code 2 |",
+    ];
+    // These two are sums.
+    let messages = |row: &str| {
+        let one = |row: &str, name: &str, value: usize| {
+            let (millions, rest) = (value / 1_000_000, value % 1_000_000);
+            let commas = format!("{millions},{:03},{:03}", rest / 1000, rest % 1000);
+            row.replace(&format!("{{{name}}}"), &commas)
+        };
+        let row = one(
+            row,
+            "MESSAGE_BYTES_MAX",
+            fencepost::transport::MESSAGE_BYTES_MAX,
+        );
+        let json = fencepost::transport::JSON_BODY_BYTES_MAX;
+        one(&row, "JSON_BODY_BYTES_MAX", json)
+    };
+    let told = told.map(|row| filled(&messages(row)));
+    assert_eq!(rows, told);
+}
+
+#[test]
 fn the_limits_that_the_interface_tells_are_those_of_the_code() {
     let told = |name: &str| {
         let path = root().join("proto/fencepost/v1").join(name);
@@ -539,7 +722,7 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
                 "beyond {FIELDS_KEPT_MAX} values the members of the outermost object are compared",
                 "0 to {CODE_MAX}. 0: none",
                 "At most {CONTENT_TYPE_BYTES_MAX} bytes. Absent: none.",
-                "At most {HEADERS_MAX}, in the order sent, {HEADERS_BYTES_MAX} bytes of names and values together.",
+                "At most {HEADERS_MAX}, in the order sent, {domain.HEADERS_BYTES_MAX} bytes of names and values together.",
                 "Required. 1 to {HEADER_NAME_BYTES_MAX} bytes. string name",
             ][..],
         ),

@@ -55,6 +55,11 @@ impl Address {
         })
     }
 
+    /// Its host and port.
+    pub(super) fn authority(&self) -> &str {
+        &self.authority
+    }
+
     /// Its port.
     pub(super) fn port(&self) -> u16 {
         self.port

@@ -9,8 +9,6 @@ use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
 use super::address::{self, Address};
-use super::exit::Exit;
-use super::session::root_cause;
 use super::trouble::Trouble;
 use crate::config::admin_socket_path;
 use crate::proto::v1::operator_service_client::OperatorServiceClient;
@@ -41,16 +39,9 @@ impl AdminArgs {
                  --admin-socket",
             ));
         }
-        let channel = channel(&socket).await.map_err(|error| {
-            let mut trouble = Trouble::failed(format!(
-                "no sidecar answers at the admin socket {} ({}): start one with `fencepost dev`, or name its \
-                 socket with --admin-socket or FENCEPOST_ADMIN_SOCKET",
-                socket.display(),
-                root_cause(&error)
-            ));
-            trouble.exit = Exit::Unavailable;
-            trouble
-        })?;
+        let channel = channel(&socket)
+            .await
+            .map_err(|error| Trouble::no_admin_socket(&socket, &error))?;
         Ok(OperatorServiceClient::new(channel))
     }
 

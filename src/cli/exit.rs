@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::proto::v1::Advice;
 
 /// Every exit code and what it means.
-const MEANINGS: [(u8, &str); 15] = [
+const MEANINGS: [(u8, &str); 18] = [
     (0, "PROCEED or ACKNOWLEDGE; or there was nothing to judge"),
     (
         1,
@@ -42,6 +42,15 @@ const MEANINGS: [(u8, &str); 15] = [
         127,
         "exec: there is no such command; any other code is that of the command that was run",
     ),
+    (
+        130,
+        "Ctrl-C ended it before it was done; serve, dev: a second one, which ends it at once",
+    ),
+    (
+        134,
+        "serve, dev: it found a mistake of its own and ended at once; its log tells which",
+    ),
+    (143, "as 130, by SIGTERM"),
 ];
 
 /// The exit codes of a sidecar, as its `--help` tells them.
@@ -50,7 +59,10 @@ Exit codes:
    0  it was told to stop, and did
    1  it could not start
    2  the command line cannot be understood
-  78  the configuration is wrong; nothing was started";
+  78  the configuration is wrong; nothing was started
+ 130  a second Ctrl-C ended it at once
+ 134  it found a mistake of its own and ended at once; its log tells which
+ 143  a second SIGTERM ended it at once";
 
 /// Every exit code, as `--help` tells them.
 pub(super) fn all() -> String {

@@ -11,6 +11,8 @@ mod explain;
 mod incidents;
 mod intent;
 mod json;
+mod line;
+mod listened;
 mod machine;
 mod output;
 mod proto_dir;
@@ -30,8 +32,7 @@ mod wait;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::builder::Resettable;
-use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use self::exit::{Exit, OF_A_SIDECAR};
 use self::trouble::Trouble;
@@ -141,10 +142,10 @@ impl From<ResourceArgs> for Resource {
 
 /// Reads the command line, does what it says, and says how it went.
 pub fn main() -> ExitCode {
-    let mut command = Cli::command().mut_subcommands(tolerant);
-    let cli = match Cli::from_arg_matches(&command.get_matches_mut()) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let cli = match line::read(&words) {
         Ok(cli) => cli,
-        Err(error) => error.format(&mut command).exit(),
+        Err(error) => error.exit(),
     };
     // One thread carries more than ten thousand calls a second; more cost more in waking each other, for a call hops between
     // tasks, than they bring. What takes long (large contents) runs on threads of its own.
@@ -159,25 +160,6 @@ pub fn main() -> ExitCode {
         }
     };
     runtime.block_on(run(cli.command))
-}
-
-fn tolerant(command: clap::Command) -> clap::Command {
-    command
-        .mut_args(without_empty_variable)
-        .mut_subcommands(tolerant)
-}
-
-/// A variable that is set but empty counts as absent, as it does for `serve`: that is how templates say "not set". So does
-/// the `false` of a switch, which would else stand against the switches that it excludes.
-fn without_empty_variable(argument: Arg) -> Arg {
-    let switch = !argument.get_action().takes_values();
-    let says_nothing = |value: OsString| value.is_empty() || switch && value == "false";
-    let set = argument.get_env().and_then(std::env::var_os);
-    if set.is_some_and(says_nothing) {
-        argument.env(Resettable::Reset)
-    } else {
-        argument
-    }
 }
 
 async fn run(command: Command) -> ExitCode {
@@ -221,6 +203,8 @@ async fn run(command: Command) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]

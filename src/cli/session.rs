@@ -5,10 +5,15 @@ use std::future::Future;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
+use tower::service_fn;
 
 use super::address::{self, Address};
+use super::listened::{FirstBytes, Listened};
 use super::trouble::Trouble;
 use crate::proto::v1::coordination_service_client::CoordinationServiceClient;
 
@@ -84,6 +89,8 @@ pub(super) struct PrintingArgs {
 pub(super) struct Session {
     client: CoordinationServiceClient<Channel>,
     place: String,
+    /// Of whoever listens there.
+    first: FirstBytes,
     timeout: CallTimeout,
 }
 
@@ -94,13 +101,15 @@ impl Session {
         let endpoint = Endpoint::from_shared(args.addr.to_string())
             .map_err(|error| Trouble::usage(format!("--addr {}: {error}", args.addr)))?
             .connect_timeout(timeout.0);
+        let first = FirstBytes::default();
         let channel = endpoint
-            .connect()
+            .connect_with_connector(tcp(args.addr.authority().to_owned(), first.clone()))
             .await
             .map_err(|error| Trouble::no_sidecar(&args.addr, &root_cause(&error)))?;
         Ok(Self {
             client: CoordinationServiceClient::new(channel),
             place: args.addr.to_string(),
+            first,
             timeout,
         })
     }
@@ -135,7 +144,10 @@ impl Session {
 
     /// What went wrong.
     pub(super) fn trouble(&self, status: &Status) -> Trouble {
-        Trouble::from_status(&self.place, status)
+        match self.first.of_a_stranger() {
+            Some(said) => Trouble::stranger(&self.place, &said),
+            None => Trouble::from_status(&self.place, status),
+        }
     }
 
     /// Waits for the answer.
@@ -145,9 +157,31 @@ impl Session {
     ) -> Result<T, Trouble> {
         match call.await {
             Ok(response) => Ok(response.into_inner()),
-            Err(status) => Err(Trouble::from_status(&self.place, &status)),
+            Err(status) => Err(self.trouble(&status)),
         }
     }
+}
+
+/// Connects to a host and a port.
+fn tcp(
+    authority: String,
+    first: FirstBytes,
+) -> impl tower::Service<
+    Uri,
+    Response = TokioIo<Listened<TcpStream>>,
+    Error = std::io::Error,
+    Future: Send,
+> + Send
++ 'static {
+    service_fn(move |_| {
+        let (authority, first) = (authority.clone(), first.clone());
+        async move {
+            let stream = TcpStream::connect(authority).await?;
+            // As the library's own connector: a call is one small write, which must not wait for more.
+            stream.set_nodelay(true)?;
+            Ok(TokioIo::new(Listened::new(stream, first)))
+        }
+    })
 }
 
 /// Wraps a message with the deadline that the caller gives the call.
@@ -157,13 +191,18 @@ pub(super) fn with_timeout<T>(message: T, timeout: CallTimeout) -> Request<T> {
     request
 }
 
+/// An error and what caused it, step by step.
+pub(super) fn causes<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}
+
 /// The innermost reason, such as "Connection refused".
-pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
+pub(super) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    causes(error)
+        .last()
+        .map_or_else(String::new, ToString::to_string)
 }
 
 #[cfg(test)]

@@ -47,16 +47,22 @@ impl Table {
     /// A judgement.
     pub(super) fn decision(&mut self, decision: &Decision) -> &mut Self {
         let advice = decision.advice();
-        self.row(
-            "advice",
-            format!("{}: {}", advice_name(advice), to_do(advice)),
-        )
-        .row("verdict", verdict_name(decision.verdict()))
-        .row(
-            "rule",
-            format!("{} (layer {})", decision.rule, layer_name(decision.layer())),
-        )
-        .row("explanation", &decision.explanation);
+        let (name, verdict) = (advice_name(advice), verdict_name(decision.verdict()));
+        let (advice, verdict) = if decision.validate_only {
+            (
+                format!("would be {name}; nothing was written, so do not act on it"),
+                format!("would be {verdict}"),
+            )
+        } else {
+            (format!("{name}: {}", to_do(advice)), verdict.to_owned())
+        };
+        self.row("advice", advice)
+            .row("verdict", verdict)
+            .row(
+                "rule",
+                format!("{} (layer {})", decision.rule, layer_name(decision.layer())),
+            )
+            .row("explanation", &decision.explanation);
         if let Some(result) = &decision.result {
             self.row("result", stored(result))
                 .row("its sha256", hex(&result.sha256));
@@ -331,6 +337,23 @@ mod tests {
         assert!(text.contains("verdict      CONFLICT\n"));
         assert!(text.contains("rule         OTHER_CONTENT (layer DIGEST)\n"));
         assert!(text.contains("content\\u{7} differs"));
+    }
+
+    #[test]
+    fn what_was_only_asked_reads_as_what_would_be() {
+        let decision = Decision {
+            advice: Advice::Acknowledge.into(),
+            verdict: Verdict::Applied.into(),
+            validate_only: true,
+            ..Decision::default()
+        };
+        let text = Table::default().decision(&decision).render();
+        assert!(
+            text.starts_with("advice   would be ACKNOWLEDGE; nothing was written,"),
+            "{text}"
+        );
+        assert!(text.contains("verdict  would be APPLIED\n"), "{text}");
+        assert!(!text.contains("settled"), "{text}");
     }
 
     #[test]

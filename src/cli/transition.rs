@@ -36,7 +36,7 @@ pub(super) struct TransitionArgs {
     result: ResultArgs,
     #[command(flatten)]
     wait: WaitArgs,
-    /// Only tell what would come of it now; nothing is written
+    /// Only tell what would come of it now, with the exit code that it would have; nothing is written
     #[arg(long, env = "FENCEPOST_VALIDATE_ONLY")]
     validate_only: bool,
     #[command(flatten)]

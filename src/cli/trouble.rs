@@ -1,10 +1,15 @@
 //! Why a command has no answer: what was wrong, where, and what to do.
 
+use std::error::Error as StdError;
+use std::io;
+use std::path::Path;
+
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::address::Address;
 use super::exit::Exit;
+use super::session::{causes, root_cause};
 
 /// Why a command has no answer.
 #[derive(Debug)]
@@ -42,10 +47,50 @@ impl Trouble {
         )
     }
 
+    /// What listens there speaks another language, so it has understood nothing.
+    pub(super) fn stranger(place: &str, said: &str) -> Self {
+        Self::new(
+            Exit::Unavailable,
+            format!(
+                "what listens at {place} is no Fencepost sidecar (it began with {said:?}, which is not gRPC), and nothing was done: \
+                 start one with `fencepost dev`, or name its address with --addr or FENCEPOST_ADDR"
+            ),
+        )
+    }
+
+    /// There is no way in at an admin socket.
+    pub(super) fn no_admin_socket(socket: &Path, error: &(dyn StdError + 'static)) -> Self {
+        let place = plain(&socket.display().to_string());
+        let io = causes(error).find_map(|cause| cause.downcast_ref::<io::Error>());
+        let kind = io.map(io::Error::kind);
+        if kind == Some(io::ErrorKind::PermissionDenied) {
+            return Self::new(
+                Exit::Unavailable,
+                format!(
+                    "this user may not open the admin socket {place}, which is for the user of the sidecar alone: run the \
+                     command as that user"
+                ),
+            );
+        }
+        let why = root_cause(error);
+        if kind == Some(io::ErrorKind::InvalidInput) {
+            return Self::usage(format!(
+                "{place} is no path of a socket ({why}): name the sidecar's with --admin-socket or FENCEPOST_ADMIN_SOCKET"
+            ));
+        }
+        Self::new(
+            Exit::Unavailable,
+            format!(
+                "no sidecar answers at the admin socket {place} ({why}): start one with `fencepost dev`, or name its \
+                 socket with --admin-socket or FENCEPOST_ADMIN_SOCKET"
+            ),
+        )
+    }
+
     /// The sidecar, or the way to it, answered with an error.
     pub(super) fn from_status(place: &str, status: &Status) -> Self {
         // Only an error that arose on this side of the wire has a source; one that the sidecar sent came as text.
-        let lost = std::error::Error::source(status).is_some();
+        let lost = StdError::source(status).is_some();
         let said = plain(status.message());
         match status.code() {
             Code::InvalidArgument | Code::NotFound => {
@@ -61,8 +106,8 @@ impl Trouble {
             Code::Unavailable | Code::Unknown if lost => Self::new(
                 Exit::Unknown,
                 format!(
-                    "the connection to {place} broke before an answer came; it may or may not have been done: \
-                     ask again with the same ids"
+                    "the connection to {place} broke before an answer came: if it is a Fencepost sidecar that listens there, it \
+                     may or may not have been done: ask again with the same ids"
                 ),
             ),
             Code::Internal if lost => Self::new(

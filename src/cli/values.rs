@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::trouble::Trouble;
 use crate::proto::v1::{Header, Resource};
+use crate::transport::rfc3339;
 
 /// The most that is read from a file or from standard input, in bytes: the largest content that a sidecar takes.
 const READ_BYTES_MAX: u64 = 1024 * 1024;
@@ -90,8 +91,8 @@ pub(super) fn request_id(text: &str) -> Result<Uuid, String> {
 
 /// A point in time.
 pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
-    text.parse()
-        .map_err(|_| format!("`{text}` is not a time such as 2026-01-31T12:00:00Z"))
+    rfc3339::timestamp(text)
+        .ok_or_else(|| format!("`{text}` is not a time such as 2026-01-31T12:00:00Z"))
 }
 
 /// `name=value`.

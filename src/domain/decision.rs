@@ -296,6 +296,8 @@ pub struct Decision {
     pub deliveries: Option<u32>,
     /// Whether the request brought a result that was refused and not kept, for its incident is full.
     pub result_unkept: bool,
+    /// Whether it was only asked for: all of this would be, and nothing was written.
+    pub only_asked: bool,
 }
 
 impl Decision {

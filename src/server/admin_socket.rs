@@ -35,6 +35,33 @@ pub enum AdminSocketError {
     /// A file is there that is no socket.
     #[error("{} is not a socket, and is left alone; give another path with --admin-socket, or `none`", .0.display())]
     NotASocket(PathBuf),
+    /// There is no such directory, and it was named by hand.
+    #[error(
+        "the directory {} of the admin socket is not there; make it (mkdir -m 700 -p), or give another path with \
+         --admin-socket, or `none`",
+        .0.display()
+    )]
+    NoDirectory(PathBuf),
+    /// What stands in the way to it is no directory.
+    #[error(
+        "{} is not a directory, so no admin socket can be made in it; give another path with --admin-socket, or `none`",
+        .0.display()
+    )]
+    NotADirectory(PathBuf),
+    /// This user may not.
+    #[error(
+        "user {user} may not {what} {}: give it the right (the directory of the admin socket should be its own, with mode \
+         700), or give another path with --admin-socket, or `none`",
+        path.display()
+    )]
+    Forbidden {
+        /// Who.
+        user: u32,
+        /// What it may not do with that.
+        what: &'static str,
+        /// With what.
+        path: PathBuf,
+    },
     /// Others could put their own socket there.
     #[error(
         "others than this user may change {}; give a path in a directory of your own with --admin-socket, or `none`",
@@ -84,11 +111,18 @@ impl AdminListener {
             Some(parent) if parent != Path::new("") => parent.to_owned(),
             Some(_) | None => PathBuf::from("."),
         };
+        if *wanted == AdminSocket::Default {
+            make_directory(&directory)?;
+        }
         own_directory(&directory, &path)?;
         free_the_place(&path)?;
-        bind_closed_to_others(&path)
-            .map(Some)
-            .map_err(|source| AdminSocketError::Refused { path, source })
+        bind_closed_to_others(&path).map(Some).map_err(|source| {
+            if is_forbidden(&source) {
+                forbidden("write in", &directory)
+            } else {
+                AdminSocketError::Refused { path, source }
+            }
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -100,20 +134,53 @@ impl AdminListener {
     }
 }
 
-/// Makes the directory, or checks that only this user (or root) can change what is in it.
-fn own_directory(directory: &Path, socket: &Path) -> Result<(), AdminSocketError> {
-    let refused = |source| AdminSocketError::Refused {
-        path: socket.to_owned(),
-        source,
-    };
-    match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(refused(error)),
+fn is_forbidden(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
+}
+
+fn forbidden(what: &'static str, path: &Path) -> AdminSocketError {
+    AdminSocketError::Forbidden {
+        user: geteuid().as_raw(),
+        what,
+        path: path.to_owned(),
     }
+}
+
+/// Makes the directory in which the socket is if nothing else is said. One that was named by hand is not made: a slip of the
+/// pen would leave a socket that nobody finds.
+fn make_directory(directory: &Path) -> Result<(), AdminSocketError> {
+    match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if is_forbidden(&error) => Err(forbidden("make", directory)),
+        // What it would be in is not there either.
+        Err(_) => Err(AdminSocketError::NoDirectory(directory.to_owned())),
+    }
+}
+
+/// Checks that only this user (or root) can change what is in the directory.
+fn own_directory(directory: &Path, socket: &Path) -> Result<(), AdminSocketError> {
+    let refused = |source: io::Error| {
+        if source.kind() == io::ErrorKind::NotFound {
+            AdminSocketError::NoDirectory(directory.to_owned())
+        } else if source.kind() == io::ErrorKind::NotADirectory {
+            AdminSocketError::NotADirectory(directory.to_owned())
+        } else if is_forbidden(&source) {
+            forbidden("look into", directory)
+        } else {
+            AdminSocketError::Refused {
+                path: socket.to_owned(),
+                source,
+            }
+        }
+    };
     // A link that somebody else placed must not lead us elsewhere; one of our own may.
     let found = fs::symlink_metadata(directory).map_err(refused)?;
     let target = fs::metadata(directory).map_err(refused)?;
+    if !target.is_dir() {
+        return Err(AdminSocketError::NotADirectory(directory.to_owned()));
+    }
     let trusted = |owner: u32| owner == geteuid().as_raw() || owner == 0;
     let shared = target.mode() & WRITABLE_BY_OTHERS != 0 && target.mode() & STICKY == 0;
     if !trusted(found.uid()) || !trusted(target.uid()) || shared {
@@ -141,6 +208,8 @@ fn free_the_place(path: &Path) -> Result<(), AdminSocketError> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(refused)
         }
+        // Whoever listens there, or listened, is another user.
+        Err(error) if is_forbidden(&error) => Err(forbidden("connect to", path)),
         Err(error) => Err(refused(error)),
     }
 }

@@ -191,7 +191,7 @@ impl Gate {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let too_large = || Fault::LimitMet {
-            what: "the message has too many bytes",
+            what: "the message has too many bytes; a large content can be sent as its digest",
             limit: bytes_max,
         };
         // A length that is announced need not be waited for.
@@ -305,7 +305,7 @@ mod tests {
         let fault = admitted(&gate, "12345").await.err().unwrap();
         assert_eq!(
             fault.to_string(),
-            "the message has too many bytes; the limit is 4"
+            "the message has too many bytes; a large content can be sent as its digest; the limit is 4"
         );
     }
 

@@ -12,6 +12,7 @@ mod gate;
 mod grpc;
 mod json;
 mod operator;
+pub mod rfc3339;
 mod status;
 mod streams;
 mod suspects;

@@ -400,9 +400,11 @@ async fn who_only_asks_writes_nothing_and_is_told_what_is_true_now(backend: Back
     for sidecar in [&one, &two] {
         let told = sidecar.transition(&pay.clone().only_asking()).await;
         judged(&told, Verdict::Applied, Layer::Result, Rule::Moved);
+        assert!(told.only_asked, "{told:?}");
         let told = sidecar.transition(&stray.clone().only_asking()).await;
         judged(&told, Verdict::Rejected, Layer::State, Rule::Passed);
         assert_eq!(told.incident, None);
+        assert!(told.explanation.contains("nothing was written"), "{told:?}");
     }
     assert_eq!(backend.written().await, before);
     // What another sidecar has done since is seen.

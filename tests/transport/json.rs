@@ -271,7 +271,271 @@ fn a_body_over_the_limit_is_refused_with_the_limit() {
             .contains(&limit.to_string()),
         "{answer}"
     );
-    assert_eq!(answer["details"][0]["debug"]["reason"], "LIMIT_MET");
+    let details = answer["details"].as_array().unwrap();
+    assert_eq!(details[0]["debug"]["reason"], "LIMIT_MET");
+    // It is no matter of time: what says "later" with this HTTP status has a RetryInfo.
+    assert_eq!(details.len(), 1, "{answer}");
+}
+
+/// A request that is taken apart by its text alone, and the field to blame; `""`: it is understood.
+type Form = (&'static str, String, &'static str);
+
+fn fence(member: &str) -> String {
+    format!(r#"{{"resource": {{"kind": "order", "id": "1"}}, {member}}}"#)
+}
+
+fn lookup(member: &str) -> String {
+    fence(&format!(r#""operationId": "k", {member}"#))
+}
+
+fn transition(intent: &str, beside: &str) -> String {
+    fence(&format!(
+        r#""validateOnly": true{beside}, "intent": {{"operationId": "k", "move": {{}}, {intent}}}"#
+    ))
+}
+
+fn forms() -> Vec<Form> {
+    let mut forms = Vec::new();
+    // Numbers: plain or as text, exactly, and nothing that only looks like one.
+    for token in [
+        "1",
+        "\"1\"",
+        "1.0",
+        "1e3",
+        "\"1e3\"",
+        "1000E-3",
+        "9007199254740991.0",
+        "\"9007199254740991\"",
+    ] {
+        forms.push(("Fence", fence(&format!("\"token\": {token}")), ""));
+    }
+    for token in [
+        "1.5",
+        "\"1.5\"",
+        "\"\"",
+        "\" 1\"",
+        "\"1 \"",
+        "\"+1\"",
+        "\"01\"",
+        "\"0x1\"",
+        "\"NaN\"",
+        "\"Infinity\"",
+        "9223372036854775808",
+        "1e19",
+        "1e999999999",
+        "9007199254740990.9999999",
+        "true",
+        "[1]",
+        "{}",
+    ] {
+        forms.push(("Fence", fence(&format!("\"token\": {token}")), "token"));
+    }
+    for token in ["NaN", "Infinity", "-", "01", "+1", ".5", "1.", "0x1"] {
+        forms.push(("Fence", fence(&format!("\"token\": {token}")), "body"));
+    }
+    for code in ["2147483648", "-2147483649", "1e10"] {
+        let beside = format!(r#", "result": {{"code": {code}}}"#);
+        forms.push((
+            "Transition",
+            transition(r#""raw": """#, &beside),
+            "result.code",
+        ));
+    }
+    // Booleans are words, and neither numbers nor texts.
+    forms.push(("Fence", fence(r#""token": 1, "evenIfEnded": true"#), ""));
+    for other in ["1", "0", "\"true\"", "\"\"", "[]"] {
+        let body = fence(&format!("\"token\": 1, \"evenIfEnded\": {other}"));
+        forms.push(("Fence", body, "even_if_ended"));
+    }
+    // Texts.
+    for id in [r#""\ud83d\ude00""#, r#""é""#, r#""\u0000""#] {
+        let body = format!(r#"{{"resource": {{"kind": "order", "id": {id}}}}}"#);
+        let blamed = if id.contains("0000") {
+            "resource.id"
+        } else {
+            ""
+        };
+        forms.push(("Inspect", body, blamed));
+    }
+    for id in ["1", "true", "[\"1\"]", r#""\ud800""#, r#""\udc00\ud800""#] {
+        let body = format!(r#"{{"resource": {{"kind": "order", "id": {id}}}}}"#);
+        forms.push(("Inspect", body, "resource.id"));
+    }
+    // Bytes: both alphabets, padded or not; nothing that was cut, mistyped or broken into lines.
+    for raw in ["e30=", "e30", "", "-_8=", "+/8"] {
+        forms.push((
+            "Transition",
+            transition(&format!("\"raw\": \"{raw}\""), ""),
+            "",
+        ));
+    }
+    for raw in [
+        "e31=", "e30==", "e", "e3", "-/8=", "e3 0", "e30=\\n", "{}", "é",
+    ] {
+        let body = transition(&format!("\"raw\": \"{raw}\""), "");
+        forms.push(("Transition", body, "intent.raw"));
+    }
+    for raw in ["1", "[123]", "{}"] {
+        let body = transition(&format!("\"raw\": {raw}"), "");
+        forms.push(("Transition", body, "intent.raw"));
+    }
+    // Points in time.
+    for time in [
+        "2026-01-31T12:00:00Z",
+        "2026-01-31T12:00:00.123456789Z",
+        "2026-01-31T13:00:00.5+01:00",
+    ] {
+        forms.push((
+            "Lookup",
+            lookup(&format!("\"operationTime\": \"{time}\"")),
+            "",
+        ));
+    }
+    for time in [
+        "2026-01-31T12:00:00.1234567891Z",
+        "2026-01-31T12:00:00.0000000000Z",
+        "2026-01-31T12:00:00",
+        "2026-01-31",
+        "2026-01-31 12:00:00Z",
+        "2026-01-31t12:00:00z",
+        "2026-01-31T12:00:00+01",
+        "2026-01-31T12:00:00+24:00",
+        "2026-02-29T12:00:00Z",
+        "2026-01-31T25:00:00Z",
+        "1769860800",
+        "0000-01-01T00:00:00Z",
+        "",
+    ] {
+        let body = lookup(&format!("\"operationTime\": \"{time}\""));
+        forms.push(("Lookup", body, "operation_time"));
+    }
+    for time in ["1769860800", r#"{"seconds": 1769860800}"#] {
+        forms.push((
+            "Lookup",
+            lookup(&format!("\"operationTime\": {time}")),
+            "operation_time",
+        ));
+    }
+    // Spans.
+    for span in ["0s", "0.000000001s", "0.5s"] {
+        forms.push(("Lookup", lookup(&format!("\"wait\": \"{span}\"")), ""));
+    }
+    for span in [
+        "0.0000000001s",
+        "0.s",
+        ".5s",
+        "0.5",
+        "1m",
+        " 1s",
+        "1 s",
+        "1S",
+        "0.5e0s",
+        "-1s",
+        "",
+    ] {
+        forms.push(("Lookup", lookup(&format!("\"wait\": \"{span}\"")), "wait"));
+    }
+    for span in ["1", r#"{"seconds": 1}"#] {
+        forms.push(("Lookup", lookup(&format!("\"wait\": {span}")), "wait"));
+    }
+    // `null` is absent where a field stands, and nothing within a list or a map.
+    forms.push(("Fence", fence(r#""token": 1, "evenIfEnded": null"#), ""));
+    forms.push((
+        "Transition",
+        transition(
+            r#""raw": "", "json": null, "event": null"#,
+            ", \"release\": null",
+        ),
+        "",
+    ));
+    forms.push((
+        "Transition",
+        transition(r#""raw": "", "identity": null, "fromStates": null"#, ""),
+        "",
+    ));
+    forms.push(("Fence", fence(r#""token": null"#), "token"));
+    for (intent, blamed) in [
+        (r#""fromStates": [null]"#, "intent.from_states"),
+        (r#""fromStates": "a""#, "intent.from_states"),
+        (r#""fromStates": [["a"]]"#, "intent.from_states"),
+        (r#""identity": {"a": null}"#, "intent.identity"),
+        (r#""identity": {"a": 1}"#, "intent.identity"),
+        (r#""identity": [["a", "b"]]"#, "intent.identity"),
+        (
+            r#""identity": {"a": "1", "a": "2"}"#,
+            r#"intent.identity["a"]"#,
+        ),
+    ] {
+        forms.push((
+            "Transition",
+            transition(&format!("\"raw\": \"\", {intent}"), ""),
+            blamed,
+        ));
+    }
+    for also in ["[null]", "{}", "[[]]", "[\"order/1\"]"] {
+        let blamed = if also == "{}" { "also" } else { "also[0]" };
+        forms.push(("Reserve", fence(&format!("\"also\": {also}")), blamed));
+    }
+    // Each member once, by either of its names, and by no other.
+    for (twice, blamed) in [
+        (r#""token": 1, "token": 1"#, "token"),
+        (
+            r#""token": 1, "evenIfEnded": null, "even_if_ended": true"#,
+            "even_if_ended",
+        ),
+        (r#""token": 1, "resource": null"#, "resource"),
+        (r#""token": 1, "Token": 1"#, "Token"),
+        (r#""token": 1, "even-if-ended": true"#, "even-if-ended"),
+    ] {
+        forms.push(("Fence", fence(twice), blamed));
+    }
+    // The text as a whole.
+    let sound = fence(r#""token": 1"#);
+    for text in [
+        format!("\u{feff}{sound}"),
+        format!("{sound}{sound}"),
+        format!("[{sound}]"),
+        format!("{sound},"),
+        sound.replace('}', ",}"),
+        sound.replace('"', "'"),
+        format!("// x\n{sound}"),
+        "true".to_owned(),
+        "\"\"".to_owned(),
+    ] {
+        forms.push(("Fence", text, "body"));
+    }
+    let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    forms.push(("Fence", fence(&format!(r#""token": {deep}"#)), "token"));
+    forms.push(("Fence", format!(" \r\n\t{sound}\n"), ""));
+    forms
+}
+
+#[test]
+fn what_proto3_json_has_is_read_and_what_it_has_not_is_refused_by_its_field() {
+    let sidecar = Sidecar::dev();
+    for (method, body, blamed) in forms() {
+        let (code, _, answer) = post(&sidecar, method, JSON, &body);
+        if blamed.is_empty() {
+            assert_eq!(code, 200, "{body}: {answer}");
+        } else {
+            assert_eq!((code, field(&answer)), (400, blamed), "{body}: {answer}");
+            let message = answer["message"].as_str().unwrap();
+            assert!(message.starts_with(blamed), "{body}: {message}");
+        }
+    }
+}
+
+#[test]
+fn a_body_that_is_not_utf8_is_refused() {
+    let sidecar = Sidecar::dev();
+    let mut request = format!(
+        "POST /fencepost.v1.CoordinationService/Fence HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{JSON}\r\n\
+         content-length: 3\r\n\r\n"
+    )
+    .into_bytes();
+    request.extend([b'"', 0xff, b'"']);
+    let (code, _, answer) = split(&sidecar.raw(&request));
+    assert_eq!((code, field(&answer)), (400, "body"), "{answer}");
 }
 
 #[test]

@@ -205,13 +205,70 @@ fn the_admin_socket_is_closed_to_others() {
     assert!(found.file_type().is_socket());
     assert_eq!(found.mode() & 0o777, 0o600);
 
-    // A directory that is not there yet is made, closed to others; nothing else is left in it.
+    // Nothing else is left beside it.
     let home = tempfile::tempdir().unwrap();
-    let directory = home.path().join("run");
-    let path = directory.join("admin.sock");
+    let path = home.path().join("admin.sock");
     let _sidecar = Sidecar::dev_with(&["--admin-socket", path.to_str().unwrap()], &[]);
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn the_directory_of_the_usual_admin_socket_is_made_and_closed_to_others() {
+    let sidecar = Sidecar::dev_with(&[], &[("XDG_RUNTIME_DIR", "")]);
+    let user = rustix::process::geteuid().as_raw();
+    let directory = std::path::PathBuf::from(format!("/tmp/fencepost-{user}"));
     assert_eq!(directory.metadata().unwrap().mode() & 0o777, 0o700);
-    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+    let socket = directory.join(format!("fencepost-{}.sock", sidecar.address.port()));
+    assert!(socket.exists());
+    sidecar.signal(Signal::TERM);
+    let (status, ..) = sidecar.ended();
+    assert_eq!(status.code(), Some(0));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn where_no_admin_socket_can_be_made_the_reason_and_the_way_out_are_told_and_nothing_is_made() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("file");
+    std::fs::write(&file, "precious").unwrap();
+    let missing = home.path().join("missing");
+    let below = missing.join("below");
+    let long = "x".repeat(200);
+    // The directory, what is said of it, and how the start ends.
+    let cases = [
+        (
+            missing.as_path(),
+            "is not there; make it (mkdir -m 700 -p)",
+            1,
+        ),
+        (
+            below.as_path(),
+            "is not there; make it (mkdir -m 700 -p)",
+            1,
+        ),
+        (file.as_path(), "is not a directory", 1),
+        // Nobody may write there, not even root.
+        (std::path::Path::new("/sys"), "may not write in", 1),
+        (std::path::Path::new(&long), "a socket takes at most", 78),
+    ];
+    for command in ["dev", "serve"] {
+        for (directory, why, code) in cases {
+            let socket = directory.join("admin.sock");
+            let socket = socket.to_str().unwrap();
+            let words = [command, "--listen", "127.0.0.1:0", "--admin-socket", socket];
+            let (ended, told) = output(&words, &[]);
+            assert_eq!(ended, Some(code), "{words:?}: {told}");
+            assert!(told.contains(why), "{words:?}: {told}");
+            assert!(told.contains("--admin-socket"), "{words:?}: {told}");
+            if code == 1 {
+                let named = directory.to_str().unwrap();
+                assert!(told.contains(named), "{words:?}: {told}");
+                assert!(told.contains("or `none`"), "{words:?}: {told}");
+            }
+        }
+    }
+    assert!(!missing.exists());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod etcd;
 mod forms;
 mod json;
 mod lifecycle;
+mod only_asked;
 mod sidecar;
 mod spans;
 mod strangers;

@@ -30,7 +30,8 @@ Exit codes:
    0  every scene came out right
    1  a scene came out wrong
    2  the command line cannot be understood
-  69  no sidecar answers";
+  69  no sidecar answers
+  70  what listens there does not offer what is played";
 
 /// Any free port of this machine.
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -90,6 +91,7 @@ impl DemoArgs {
         let given = self.admin_socket.clone();
         let socket = given.unwrap_or_else(|| admin_socket_path(session.addr.port()));
         let stage = Stage::open(&session, Law::UnderOwnKinds).await?;
+        stage.is_a_sidecar().await?;
         let applied = match machines::apply(&socket, session.printing.timeout).await {
             Ok(()) if stage.knows_the_machine().await? => Ok(()),
             Ok(()) => Err(plain(&format!(

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tonic::Code;
 use uuid::Uuid;
 
+use super::super::exit::Exit;
 use super::super::session::{Session, SessionArgs};
 use super::super::table::{advice_name, verdict_name};
 use super::super::trouble::{Trouble, plain};
@@ -42,6 +43,22 @@ impl Stage {
         Self {
             law: Law::Requests,
             ..self
+        }
+    }
+
+    /// Fails if whoever listens is no sidecar: nothing can be played there.
+    pub(super) async fn is_a_sidecar(&self) -> Result<(), Trouble> {
+        let request = InspectRequest {
+            resource: Some(self.ruled("order", "is-anybody-there")),
+        };
+        let asked = self.session.ask(request);
+        let mut client = self.session.client();
+        match self.session.answer(client.inspect(asked)).await {
+            Err(trouble) if matches!(trouble.exit, Exit::Unavailable | Exit::Failed) => {
+                Err(trouble)
+            }
+            // What goes wrong otherwise goes wrong in the scenes.
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 

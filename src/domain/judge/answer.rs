@@ -189,6 +189,7 @@ impl Draft {
             first_time_ms: None,
             deliveries: None,
             result_unkept: false,
+            only_asked: false,
         };
         Self {
             certainty: Certainty::Confirm,
@@ -321,16 +322,6 @@ impl Draft {
             swept: true,
             repeats: None,
         }
-    }
-
-    /// As it is told to somebody who only asks what would be: nothing was written, and nobody was alerted.
-    pub(super) fn told_only(mut self, now: Self) -> Self {
-        self.certainty = Certainty::Confirm;
-        self.repeats = None;
-        // No round ends by it, so no lease comes free.
-        self.freed = None;
-        self.now = now.now;
-        self.incident(None)
     }
 
     /// Gives the answer; `committed` is the revision of the commit it belongs to, if there was one.

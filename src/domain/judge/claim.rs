@@ -168,10 +168,12 @@ impl Fold<'_> {
 
     /// Why the claim cannot be held under the round that was asked for.
     fn no_seat(&self, wish: &Wish<'_>, terms: &Terms<'_>) -> Option<Judged> {
+        // Whoever goes on waiting is not refused, by whichever call: a wait that is cut short ends with what was told on the way.
+        let instead = terms.advice_if_held().filter(|_| !self.caller_waits);
         match wish.under {
             Under::New(ask, _) => {
                 if let Some((round, _)) = self.live_round() {
-                    let busy = self.busy(round).advising(terms.advice_if_held());
+                    let busy = self.busy(round).advising(instead);
                     return Some(answered(self.showing(busy)));
                 }
                 if let Some(over) = self.request_over(ask.request, wish.nonce) {
@@ -181,7 +183,7 @@ impl Fold<'_> {
                     // A release and the next grant are never one commit.
                     return Some(Judged::Later);
                 }
-                self.comes_later(terms.advice_if_held())
+                self.comes_later(instead)
             }
             Under::Held(reservation) if !self.holds(reservation) => {
                 Some(answered(self.showing(self.round_over(reservation))))

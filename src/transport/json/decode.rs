@@ -15,11 +15,7 @@ use serde_json::value::RawValue;
 use crate::engine::Fault;
 
 use super::super::convert::{refused, shown};
-
-/// The type of durations.
-const DURATION: &str = "google.protobuf.Duration";
-/// Most digits of a part of a second.
-const NANOS_DIGITS: usize = 9;
+use super::values::{self, DURATION, TIMESTAMP};
 
 /// Reads a request.
 pub(super) fn message(
@@ -89,9 +85,11 @@ fn fill(
         message.set_field(field, nested);
         return Ok(());
     }
-    if let Some(duration) = duration(field) {
-        let read = span(&duration, value).ok_or_else(|| refused(at, expected(field)))?;
-        message.set_field(field, prost_reflect::Value::Message(read));
+    if !field.is_list()
+        && let Some(read) = values::read(&field.kind(), value)
+    {
+        let read = read.ok_or_else(|| refused(at, expected(field)))?;
+        message.set_field(field, read);
         return Ok(());
     }
     if field.is_map() {
@@ -122,39 +120,6 @@ fn plain_message(field: &FieldDescriptor) -> Option<MessageDescriptor> {
     let kind = field.kind();
     let nested = kind.as_message().filter(|_| !field.is_map())?;
     (!nested.full_name().starts_with("google.protobuf.")).then(|| nested.clone())
-}
-
-/// The type of a field that is one duration.
-fn duration(field: &FieldDescriptor) -> Option<MessageDescriptor> {
-    let kind = field.kind();
-    let nested = kind.as_message().filter(|_| !field.is_list())?;
-    (nested.full_name() == DURATION).then(|| nested.clone())
-}
-
-/// Reads `"1.5s"`. Not by the library, which knows no more than 10,000 years: what is too long is refused by the limit of the
-/// call that it was sent to, in the same words through both doors.
-fn span(duration: &MessageDescriptor, value: &str) -> Option<DynamicMessage> {
-    let text: String = serde_json::from_str(value).ok()?;
-    let number = text.strip_suffix('s')?;
-    let (sign, number) = match number.strip_prefix('-') {
-        Some(number) => (-1, number),
-        None => (1, number),
-    };
-    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(part) || part.len() > NANOS_DIGITS {
-        return None;
-    }
-    // Of digits alone only a number too large cannot be read, and the largest is as far beyond every limit.
-    let seconds = whole.parse().unwrap_or(i64::MAX);
-    let nanos: i32 = format!("{part:0<NANOS_DIGITS$}").parse().ok()?;
-    let mut message = DynamicMessage::new(duration.clone());
-    message.set_field_by_name(
-        "seconds",
-        prost_reflect::Value::I64(i64::from(sign) * seconds),
-    );
-    message.set_field_by_name("nanos", prost_reflect::Value::I32(sign * nanos));
-    Some(message)
 }
 
 /// The members of the object at `path`, in the order in which they stand.
@@ -209,10 +174,14 @@ fn expected(field: &FieldDescriptor) -> &'static str {
     }
     match field.kind() {
         Kind::String => "must be a string",
-        Kind::Bytes => "must be a string in base64",
+        Kind::Bytes => "must be a string in base64, whole and without spaces",
         Kind::Bool => "must be true or false",
         Kind::Message(nested) if nested.full_name() == DURATION => {
-            "must be a string of seconds, such as \"30s\" or \"1.5s\""
+            "must be a string of seconds with at most 9 digits behind the point, such as \"30s\" or \"1.5s\""
+        }
+        Kind::Message(nested) if nested.full_name() == TIMESTAMP => {
+            "must be a time by RFC 3339 with at most 9 digits behind the point, such as \"2026-01-31T12:00:00Z\" or \
+             \"2026-01-31T13:00:00.5+01:00\""
         }
         Kind::Int32
         | Kind::Int64

@@ -3,6 +3,7 @@
 mod decode;
 mod error;
 mod schema;
+mod values;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};

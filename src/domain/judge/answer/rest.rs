@@ -2,11 +2,27 @@
 
 use std::time::Duration;
 
-use super::Draft;
+use super::{Certainty, Draft};
 use crate::domain::decision::Verdict;
 use crate::domain::judge::reserve::BUSY_RETRY_MIN;
 
+/// What the sentence begins with whose judgement was only asked for: it is written as if all of it had happened.
+const ONLY_ASKED: &str = "validate_only, so nothing was written; the answer would be: ";
+
 impl Draft {
+    /// As it is told to somebody who only asks what would be: nothing was written, and nobody was alerted.
+    pub(in crate::domain::judge) fn told_only(mut self, now: Self) -> Self {
+        self.certainty = Certainty::Confirm;
+        self.repeats = None;
+        // No round ends by it, so no lease comes free.
+        self.freed = None;
+        self.now = now.now;
+        self.incident(None).amend(|decision| {
+            decision.only_asked = true;
+            decision.explanation.insert_str(0, ONLY_ASKED);
+        })
+    }
+
     /// The result that the request brought is not kept, for its incident is full.
     pub(in crate::domain::judge) fn tell_unkept(&mut self) {
         if let Some(decision) = self.decision.as_mut() {

@@ -110,6 +110,26 @@ fn a_no_of_the_machine_is_no_claim() {
 }
 
 #[test]
+fn a_person_is_advised_alike_however_often_and_by_whichever_call_it_asks() {
+    let mut play = under(&example("order"), &way_to("pending_payment"));
+    play.hold(9);
+    let cancel = happens("c", "cancel");
+    // The same attempt again, another one, and another message.
+    let asked = [
+        (cancel.clone(), 1),
+        (cancel.clone(), 1),
+        (cancel, 2),
+        (happens("d", "cancel"), 3),
+    ];
+    for (message, request) in asked {
+        for told in [play.take(&message, request), play.send(&message)] {
+            assert_eq!(verdict(&told), (Verdict::Busy, Rule::Held));
+            assert_eq!(told.decision().advice(), Advice::Refuse);
+        }
+    }
+}
+
+#[test]
 fn the_event_says_what_becomes_of_an_interruption() {
     // A person decides.
     let mut play = under(&example("order"), &way_to("pending_payment"));

@@ -122,6 +122,7 @@ fn who_only_asks_what_completing_would_do_completes_nothing() {
         assert!(folded.write.is_none(), "it writes");
         let told = play.ask(ask);
         assert_eq!(verdict(&told), (Verdict::Applied, Rule::Moved));
+        assert!(told.decision().only_asked, "it reads as if it had been");
         let now = told.decision().now.clone().unwrap();
         assert!(now.live.is_some(), "its round has not ended");
         assert_eq!(now.state.unwrap().as_str(), "pending");

@@ -10,7 +10,7 @@ use crate::domain::claim::PAST_CLAIMS_MAX;
 use crate::domain::decision::{Advice, Rule, Verdict};
 use crate::domain::ids::Nonce;
 use crate::domain::incident::{EVIDENCE_BYTES_MAX, EVIDENCE_PIECES_MAX, Incident};
-use crate::domain::judge::{Answer, Fold, Judged, KeptEvidence, Queue};
+use crate::domain::judge::{Answer, Ask, Fold, Judged, KeptEvidence, Queue};
 use crate::domain::outcome::RESULT_BODY_BYTES_MAX;
 use crate::domain::token::Revision;
 use crate::domain::waiter::{Place, WaiterName};
@@ -187,15 +187,26 @@ fn a_user_who_goes_on_waiting_is_told_to_come_again_and_its_result_is_not_kept_y
         let nonce = play.nonce();
         let cancel = happens("c", "cancel").saying("charged");
         let cancel = cancel.ask(&play.resource, nonce);
+        // By whichever call: the message itself, or a claim of its effect.
+        let nonce = play.nonce();
+        let claim = happens("c", "cancel").claim(&play.resource, 3, nonce);
         let standing = play.standing(&[]);
         let standing = standing.with_queue(Some(Queue::First(place(4))));
         let fold = Fold::begin(&play.resource, &standing, play.timeline, play.when);
         let mut fold = fold.under(&play.law);
-        let judged = fold.judge_placed(&cancel, Some(place(5)), true);
-        let told = answered(judged).finish(None);
-        assert_eq!(verdict(&told), (Verdict::Busy, rule));
-        assert_eq!(told.decision().advice(), Advice::Retry);
-        assert_eq!(told.decision().incident, None);
+        for ask in [cancel, claim] {
+            for (waits, advice) in [(true, Advice::Retry), (false, Advice::Refuse)] {
+                let reserves = matches!(ask, Ask::Reserve(..));
+                if !waits && !reserves {
+                    continue;
+                }
+                let judged = fold.judge_placed(&ask, Some(place(5)), waits);
+                let told = answered(judged).finish(None);
+                assert_eq!(verdict(&told), (Verdict::Busy, rule));
+                assert_eq!(told.decision().advice(), advice);
+                assert_eq!(told.decision().incident, None);
+            }
+        }
         assert!(fold.into_write().is_none());
     }
 }

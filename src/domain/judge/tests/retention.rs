@@ -315,6 +315,7 @@ fn who_only_asks_is_told_what_would_be_and_nothing_is_written() {
         let answer = draft.finish(None);
         let decision = answer.decision().clone();
         assert_eq!(decision.incident, None);
+        assert!(decision.only_asked, "{decision:?}");
         let state = decision.now.unwrap().state.unwrap();
         assert_eq!(state.as_str(), "open", "the resource as it stands");
         decision.verdict
