@@ -51,6 +51,7 @@ mod spill;
 mod state;
 mod stops;
 mod store_refuses;
+mod store_refuses_several;
 mod stories;
 mod strain;
 mod sweeping;
