@@ -672,6 +672,7 @@ impl OperatorService for TwoPages {
                 sentence(pb::Topic::Next, "Four."),
             ],
             known,
+            queue: None,
         }))
     }
 

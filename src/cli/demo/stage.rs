@@ -237,6 +237,7 @@ impl Stage {
     pub(super) async fn inspect(&self, resource: &Resource) -> Result<Snapshot, Trouble> {
         let request = InspectRequest {
             resource: Some(resource.clone()),
+            with_queue: false,
         };
         let mut client = self.session.client();
         let answer = self
