@@ -706,6 +706,7 @@ impl OperatorService for TwoPages {
                 sentence(pb::Topic::Next, "Four."),
             ],
             known,
+            queue: None,
         }))
     }
 

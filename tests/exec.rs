@@ -134,7 +134,10 @@ async fn inspect(address: &str, id: &str) -> Snapshot {
     });
     let answer = client(address)
         .await
-        .inspect(InspectRequest { resource })
+        .inspect(InspectRequest {
+            resource,
+            ..InspectRequest::default()
+        })
         .await;
     answer.unwrap().into_inner().snapshot.unwrap()
 }

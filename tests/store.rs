@@ -18,6 +18,8 @@ mod foreign;
 mod leases;
 #[path = "store/proxy.rs"]
 mod proxy;
+#[path = "store/queues.rs"]
+mod queues;
 #[path = "store/timeline.rs"]
 mod timeline;
 #[path = "store/watches.rs"]

@@ -71,6 +71,7 @@ mod tests {
             "InspectResponse",
             &InspectResponse {
                 snapshot: Some(snapshot),
+                queue: None,
             },
         )
         .unwrap();

@@ -123,6 +123,7 @@ impl InspectArgs {
         let session = Session::open(&self.session).await?;
         let request = InspectRequest {
             resource: Some(self.resource.into()),
+            with_queue: true,
         };
         let answer = session
             .answer(session.client().inspect(session.ask(request)))
@@ -134,6 +135,9 @@ impl InspectArgs {
             |table| {
                 if let Some(snapshot) = &answer.snapshot {
                     table.snapshot(snapshot);
+                }
+                if let Some(queue) = &answer.queue {
+                    table.queue(queue);
                 }
             },
         )?;

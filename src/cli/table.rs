@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::trouble::plain;
 use crate::proto::v1::{
-    Advice, Decision, Evidence, Incident, IncidentStatus, Layer, Reservation, Resource,
-    Result as Stored, Snapshot, Verdict,
+    Advice, Decision, Evidence, Incident, IncidentStatus, Layer, Queue, Reservation, Resource,
+    Result as Stored, Snapshot, Verdict, Waiter,
 };
 
 /// The most of a result that is shown, in characters; JSON output shows all of it.
@@ -130,6 +130,17 @@ impl Table {
             revision => revision.to_string(),
         };
         self.row("revision", revision)
+    }
+
+    /// Who waits; nothing if nobody does.
+    pub(super) fn queue(&mut self, queue: &Queue) -> &mut Self {
+        if queue.calls > 0 {
+            self.row("calls that wait", queue.calls.to_string());
+        }
+        for waiter in &queue.first {
+            self.row("waits", waits(waiter));
+        }
+        self
     }
 
     /// What a person must judge.
@@ -279,6 +290,23 @@ fn held(snapshot: &Snapshot) -> String {
     text
 }
 
+fn waits(waiter: &Waiter) -> String {
+    let mut text = bare(waiter.call().as_str_name(), "WAITING_CALL_").to_lowercase();
+    if !waiter.holder.is_empty() {
+        text.push_str(&format!(", by {}", waiter.holder));
+    }
+    if !waiter.operation_id.is_empty() {
+        text.push_str(&format!(", for {}", waiter.operation_id));
+    }
+    if waiter.also > 0 {
+        text.push_str(&format!(", and for {} more resources", waiter.also));
+    }
+    if let Some(since) = &waiter.since {
+        text.push_str(&format!(", since {since}"));
+    }
+    text
+}
+
 fn stored(result: &Stored) -> String {
     let mut parts = Vec::new();
     if result.code != 0 {
@@ -318,6 +346,7 @@ fn whole_milliseconds(span: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::v1::WaitingCall;
 
     #[test]
     fn the_advice_comes_first_and_nothing_commands_the_terminal() {
@@ -354,6 +383,28 @@ mod tests {
         );
         assert!(text.contains("verdict  would be APPLIED\n"), "{text}");
         assert!(!text.contains("settled"), "{text}");
+    }
+
+    #[test]
+    fn who_waits_is_shown_a_call_a_line_and_nobody_is_not_shown() {
+        assert_eq!(Table::default().queue(&Queue::default()).render(), "");
+        let mut first = Waiter {
+            holder: "till\u{7}".into(),
+            operation_id: "pay".into(),
+            also: 2,
+            since: Some(prost_types::Timestamp::default()),
+            ..Waiter::default()
+        };
+        first.set_call(WaitingCall::Reserve);
+        let queue = Queue {
+            calls: 12,
+            first: vec![first],
+        };
+        assert_eq!(
+            Table::default().queue(&queue).render(),
+            "calls that wait  12\n\
+             waits            reserve, by till\\u{7}, for pay, and for 2 more resources, since 1970-01-01T00:00:00Z\n"
+        );
     }
 
     #[test]

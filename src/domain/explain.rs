@@ -9,6 +9,7 @@ mod claims;
 mod events;
 mod incidents;
 mod operations;
+mod queue;
 mod rounds;
 mod standing;
 mod words;
@@ -21,6 +22,7 @@ use super::record::Operation;
 use super::request::Lookup;
 use super::retention::When;
 use super::token::Timeline;
+use super::waiter::WhoWaits;
 
 pub use incidents::incident_ids;
 
@@ -42,6 +44,8 @@ pub enum Topic {
     Round,
     /// Fencing tokens.
     Token,
+    /// Who waits for it.
+    Queue,
     /// A finished operation.
     Operation,
     /// An operation that was claimed and is not finished.
@@ -86,6 +90,8 @@ pub struct Gathered {
     pub incidents: Vec<Incident>,
     /// How many more there are of those.
     pub more_incidents: usize,
+    /// Who waits for it.
+    pub waiting: WhoWaits,
     /// The operation that is asked about.
     pub asked: Option<OperationId>,
 }
@@ -95,6 +101,8 @@ pub struct Gathered {
 pub struct Story {
     /// The resource as it stands.
     pub snapshot: Snapshot,
+    /// Who waits for it.
+    pub waiting: WhoWaits,
     /// Its story, from what it is now to what to do.
     pub sentences: Vec<Sentence>,
     /// Whether anything is known of what was asked about: of the operation if one was named, else of the resource.
@@ -179,6 +187,7 @@ pub fn explain(gathered: &Gathered) -> Story {
         telling.identity();
         telling.rounds();
     }
+    telling.queue();
     telling.operations();
     telling.claims();
     telling.incidents();
@@ -188,6 +197,7 @@ pub fn explain(gathered: &Gathered) -> Story {
     telling.next();
     Story {
         snapshot: telling.look.snapshot,
+        waiting: gathered.waiting.clone(),
         sentences: telling.sentences,
         known,
     }

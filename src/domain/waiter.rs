@@ -1,7 +1,10 @@
 //! Those who wait for a busy resource, and their order: whoever was entered first comes first.
 
-use super::ids::{Holder, Nonce};
+use super::ids::{Holder, Nonce, OperationId, RequestId};
 use super::token::Revision;
+
+/// Most of those who wait that are told of one by one: the first.
+pub const WAITERS_TOLD_MAX: usize = 10;
 
 /// Names one who waits, in the queues of all resources that it waits for. Of those whom one sidecar enters together, the one that
 /// arrived there first comes first.
@@ -29,6 +32,12 @@ pub struct Waiter {
     pub holder: Option<Holder>,
     /// What it asks for.
     pub call: WaitingCall,
+    /// The operation that it is about.
+    pub operation: Option<OperationId>,
+    /// The attempt, of a Reserve.
+    pub request: Option<RequestId>,
+    /// How many other resources it waits for together with this one.
+    pub also: u32,
     /// When it began to wait, in milliseconds since 1970.
     pub time_ms: u64,
 }
@@ -40,4 +49,13 @@ pub enum WaitingCall {
     Reserve,
     /// To move it.
     Transition,
+}
+
+/// Who waited for a resource at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WhoWaits {
+    /// How many.
+    pub calls: u64,
+    /// Those who come first, in their order.
+    pub first: Vec<Waiter>,
 }

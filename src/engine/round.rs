@@ -52,7 +52,7 @@ use settling::{Unsettled, leaves, queue_guard};
 /// How often a lane folds anew because others were first, before it gives up for now.
 pub(super) const OVERTAKEN_MAX: u32 = 64;
 /// How often the requests of a round are sent again because etcd had too much to do, with growing pauses: about two seconds.
-const TURNED_AWAY_MAX: u32 = 6;
+pub(super) const TURNED_AWAY_MAX: u32 = 6;
 /// When to ask again after a fault of the store or too much contention.
 pub(super) const FAULT_RETRY: Duration = Duration::from_millis(500);
 

@@ -14,6 +14,7 @@ use crate::domain::incident::Incident;
 use crate::domain::judge::Standing;
 use crate::domain::record::Operation;
 use crate::domain::token::Timeline;
+use crate::domain::waiter::WhoWaits;
 use crate::store::error::NotApplied;
 use crate::store::{ReadAsk, Seen, StoreError};
 
@@ -24,8 +25,8 @@ const TRIES_MAX: usize = 8;
 
 impl Engine {
     /// Tells the story of a resource, and of one of its operations. The record, the reservation, that operation and the law
-    /// are read as they stood at one moment after the question was asked; other operations that are kept apart, and
-    /// incidents, after it.
+    /// are read as they stood at one moment after the question was asked; other operations that are kept apart, incidents, and
+    /// who waits, after it.
     pub async fn explain(
         &self,
         resource: ResourceId,
@@ -38,6 +39,20 @@ impl Engine {
             Ok(explain(&gathered))
         };
         self.question(caller, gathering).await
+    }
+
+    /// Tells who waits for a resource.
+    pub async fn who_waits(
+        &self,
+        resource: &ResourceId,
+        caller: Caller,
+    ) -> Result<WhoWaits, Fault> {
+        self.question(caller, self.waiting_now(resource)).await
+    }
+
+    async fn waiting_now(&self, resource: &ResourceId) -> Result<WhoWaits, Fault> {
+        let waiting = self.shared.store.who_waits(resource).await;
+        waiting.map_err(|error| question_failed(&error))
     }
 
     async fn gather(
@@ -66,8 +81,10 @@ impl Engine {
             apart_looked_at,
             incidents: Vec::new(),
             more_incidents: 0,
+            waiting: WhoWaits::default(),
             asked,
         };
+        gathered.waiting = self.waiting_now(&gathered.resource).await?;
         (gathered.incidents, gathered.more_incidents) = self.incidents_told(&gathered).await?;
         Ok(gathered)
     }

@@ -43,7 +43,7 @@ impl Progress {
     }
 
     /// Notes that the commit that was sent was certainly not applied.
-    fn was_not_sent(&self) {
+    pub(super) fn was_not_sent(&self) {
         // One that was withdrawn stays so.
         let _ = self
             .0

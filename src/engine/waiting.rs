@@ -261,7 +261,11 @@ impl Engine {
             resource: ask.resource.clone(),
             operation: intent.operation.clone(),
         });
-        let who = who(ask.holder.as_ref(), WaitingCall::Reserve);
+        let who = waiter::Waiter {
+            operation: ask.intent.as_ref().map(|intent| intent.operation.clone()),
+            request: Some(ask.request),
+            ..who(ask.holder.as_ref(), WaitingCall::Reserve)
+        };
         let waits_for = WaitsFor {
             operation,
             resources: Some((Arc::from([ask.resource.clone()]), who)),
@@ -282,10 +286,15 @@ impl Engine {
         if wait.is_zero() {
             return self.reserve_together(ask, caller).await;
         }
-        let who = who(ask.holder.as_ref(), WaitingCall::Reserve);
+        let resources = ask.together.shared();
+        let who = waiter::Waiter {
+            request: Some(ask.request),
+            also: u32::try_from(resources.len() - 1).unwrap_or(u32::MAX),
+            ..who(ask.holder.as_ref(), WaitingCall::Reserve)
+        };
         let waits_for = WaitsFor {
             operation: None,
-            resources: Some((ask.together.shared(), who)),
+            resources: Some((resources, who)),
         };
         let once =
             |caller, patience| Box::pin(self.reserve_together_once(ask.clone(), patience, caller));
@@ -329,7 +338,10 @@ impl Engine {
         };
         // One that holds the resource, or only asks what would be, has nothing to wait for there.
         let queues = ask.reservation.is_none() && ask.purpose == Purpose::Commit;
-        let who = || who(ask.sender.as_ref(), WaitingCall::Transition);
+        let who = || waiter::Waiter {
+            operation: Some(ask.intent.operation.clone()),
+            ..who(ask.sender.as_ref(), WaitingCall::Transition)
+        };
         let waits_for = WaitsFor {
             resources: queues.then(|| (Arc::from([ask.resource.clone()]), who())),
             ..only(subject)
@@ -397,6 +409,9 @@ fn who(holder: Option<&Holder>, call: WaitingCall) -> waiter::Waiter {
     waiter::Waiter {
         holder: holder.cloned(),
         call,
+        operation: None,
+        request: None,
+        also: 0,
         time_ms: wall_clock_ms(),
     }
 }

@@ -31,6 +31,7 @@ mod tls;
 mod txn;
 mod version;
 mod watch;
+mod who_waits;
 
 pub use clock::StoredClock;
 pub use commit::{

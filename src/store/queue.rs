@@ -204,8 +204,11 @@ impl QueueWatch {
         let keys = self.store.keys();
         match self.watch.next().await {
             News::All(all) => {
-                let place = |kv: &PbKeyValue| entry(keys, &self.resource, kv).ok();
-                QueueNews::All(all.iter().filter_map(place).collect())
+                let entry = |kv: &PbKeyValue| {
+                    let (place, waiter) = entry(keys, &self.resource, kv).ok()?;
+                    Some((place, waiter.call))
+                };
+                QueueNews::All(all.iter().filter_map(entry).collect())
             }
             News::Changes(changes) => {
                 let told = changes.into_iter().filter_map(|change| {

@@ -24,7 +24,7 @@ use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
 pub use batch::{
     BATCH_BYTES_BACK_MAX, BATCH_BYTES_MAX, BATCH_MEMBERS_MAX, BATCH_OPERATIONS_MAX, Batch,
 };
-pub(super) use queue::{entry, get_first, seen_first};
+pub(super) use queue::{ENTRY_BACK_BYTES, entry, get_first, seen_first};
 pub(super) use reply::{batch_outcome, malformed, one_value, read_outcome, which_are_there};
 
 use super::codec;
@@ -38,7 +38,7 @@ use crate::domain::ids::{OperationId, ResourceId};
 use crate::domain::incident::Incident;
 use crate::domain::together::TOGETHER_MAX;
 use crate::domain::token::{Revision, Timeline};
-use queue::{ENTRY_BACK_BYTES, QueueKeys};
+use queue::QueueKeys;
 
 /// Most operations that all asks of one read may take together; the timeline takes one more.
 pub const READ_OPERATIONS_MAX: usize = BATCH_OPERATIONS_MAX - 1;

@@ -9,8 +9,9 @@ use crate::proto::v1 as pb;
 
 use super::convert::ask::{Moving, Reserving};
 use super::convert::page::Page;
+use super::convert::queue::Told;
 use super::convert::{
-    answer, ask, counts, incident, machine, machine_page, story, stream, timeline, wait,
+    answer, ask, counts, incident, machine, machine_page, queue, story, stream, timeline, wait,
 };
 use super::gate::Origin;
 use super::suspects::Suspects;
@@ -169,10 +170,17 @@ impl Calls {
         request: pb::InspectRequest,
         origin: &Origin,
     ) -> Result<pb::InspectResponse, Fault> {
-        let resource = ask::inspect(request)?;
-        let snapshot = self.engine.get()?.inspect(resource, origin.caller).await?;
+        let (resource, with_queue) = ask::inspect(request)?;
+        let engine = self.engine.get()?;
+        let snapshot = engine.inspect(resource.clone(), origin.caller).await?;
+        let waiting = if with_queue {
+            Some(engine.who_waits(&resource, origin.caller).await?)
+        } else {
+            None
+        };
         Ok(pb::InspectResponse {
             snapshot: Some(answer::snapshot(snapshot)),
+            queue: waiting.map(|waiting| queue::to_wire(waiting, Told::Callers)),
         })
     }
 

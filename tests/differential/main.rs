@@ -12,6 +12,9 @@ mod lifetimes;
 mod ops;
 mod pair;
 mod requests;
+#[allow(dead_code, reason = "what draws from few is for other tests")]
+#[path = "../support/seed.rs"]
+mod seed;
 mod transactions;
 mod watches;
 mod wire;
@@ -21,6 +24,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::ops::{Op, sequence};
 use crate::pair::Pair;
+use crate::seed::{Draw, seed};
 use crate::watches::Watch;
 
 const SEQUENCES: u32 = 256;
@@ -29,8 +33,6 @@ const SEED: [u8; 32] = *b"the embedded engine against etcd";
 
 /// Further sequences that no run has played before.
 const FRESH_SEQUENCES: u32 = 64;
-/// Names the seed of these, to play those of another run once more: 64 hexadecimal digits.
-const FRESH_SEED: &str = "TEST_SEED";
 
 /// Every refusal the engine owes etcd.
 const REFUSALS: [&str; 13] = [
@@ -89,29 +91,16 @@ async fn play_all(seed: &[u8; 32], count: u32) -> Pair {
     pair
 }
 
-/// That of another run, if it is named; else one that was never used.
-fn fresh_seed() -> [u8; 32] {
-    let Ok(named) = std::env::var(FRESH_SEED) else {
-        let [one, two] = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
-        return [one.into_bytes(), two.into_bytes()]
-            .concat()
-            .try_into()
-            .unwrap();
-    };
-    let digits = |at: usize| {
-        named
-            .get(2 * at..2 * at + 2)
-            .expect("64 hexadecimal digits")
-    };
-    std::array::from_fn(|at| u8::from_str_radix(digits(at), 16).expect("hexadecimal digits"))
+/// As many numbers as a run of proptest takes, from one.
+fn spread(seed: u64) -> [u8; 32] {
+    let mut draw = Draw(seed);
+    let numbers = [(); 4].map(|()| draw.next().to_le_bytes());
+    numbers.concat().try_into().unwrap()
 }
 
 #[tokio::test]
 async fn sequences_that_no_run_has_played_are_answered_as_etcd_answers_them() {
-    let seed = fresh_seed();
-    let named: String = seed.iter().map(|byte| format!("{byte:02x}")).collect();
-    eprintln!("to play these once more: {FRESH_SEED}={named}");
-    play_all(&seed, FRESH_SEQUENCES).await;
+    play_all(&spread(seed()), FRESH_SEQUENCES).await;
 }
 
 #[tokio::test]

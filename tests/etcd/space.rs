@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions};
-use fencepost::domain::decision::Verdict;
+use fencepost::domain::decision::{Layer, Rule, Verdict};
 use fencepost::engine::Fault;
 use fencepost::store::{Endpoint, Version};
 
-use crate::support::ask::{ask, body, create, fresh_resource, reserve};
+use crate::support::ask::{ask, body, create, fresh_resource, fresh_resources, reserve, together};
 use crate::support::backend::connection;
 use crate::support::bounded;
-use crate::support::claim::{applied, replayed};
+use crate::support::claim::{applied, judged, replayed};
 use crate::support::etcd::Etcd;
 use crate::support::sidecar::Sidecar;
 
@@ -33,6 +33,8 @@ async fn a_full_etcd_refuses_clearly_and_is_used_again_once_it_was_cleared() {
                 .await,
         );
         let grant = one.hold(&reserve(&held)).await;
+        let (several, others): ([_; 3], [_; 2]) = (fresh_resources(), fresh_resources());
+        let of_several = one.hold_together(&together(&several)).await;
 
         let filling = vec![b'x'; 1024 * 1024];
         let mut filled = 0;
@@ -56,6 +58,11 @@ async fn a_full_etcd_refuses_clearly_and_is_used_again_once_it_was_cleared() {
             assert_eq!(one.state(&order).await, "pending");
             let all = one.try_reserve(&reserve(&fresh_resource())).await;
             assert!(matches!(all, Err(Fault::StoreFull { .. })), "{all:?}");
+            let all = one.try_reserve_together(&together(&others)).await;
+            assert!(matches!(all, Err(Fault::StoreFull { .. })), "{all:?}");
+            for resource in &others {
+                assert_eq!(one.live(resource).await, None);
+            }
         } else {
             applied(&paid.unwrap());
         }
@@ -70,6 +77,14 @@ async fn a_full_etcd_refuses_clearly_and_is_used_again_once_it_was_cleared() {
         assert_eq!(two.release(&grant.id).await.verdict, Verdict::Applied);
         assert_eq!(one.live(&held).await, None);
         assert_eq!(one.release(&grant.id).await.verdict, Verdict::Replayed);
+        let ended = two.release(&of_several.id).await;
+        judged(&ended, Verdict::Applied, Layer::Result, Rule::Ended);
+        for resource in &several {
+            assert_eq!(one.live(resource).await, None);
+        }
+        let again = one.release(&of_several.id).await;
+        let as_if_run_out = if counts { Rule::Lost } else { Rule::Released };
+        judged(&again, Verdict::Replayed, Layer::Replay, as_if_run_out);
 
         // What docs/etcd.md tells to do.
         for at in 0..filled {
@@ -94,6 +109,8 @@ async fn a_full_etcd_refuses_clearly_and_is_used_again_once_it_was_cleared() {
         assert_eq!(two.state(&order).await, "paid");
         let next = two.hold(&reserve(&held)).await;
         assert!(next.token > grant.token);
+        let next = one.hold_together(&together(&several)).await;
+        assert!(next.token > of_several.token);
     }))
     .await;
 }

@@ -55,6 +55,7 @@ async fn the_program_talks_to_etcd_over_tls_under_its_own_certificate() {
                 kind: "order".into(),
                 id: "1".into(),
             }),
+            ..Default::default()
         };
         sidecar.client().inspect(request).await.unwrap();
     }))

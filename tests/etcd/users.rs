@@ -274,6 +274,7 @@ async fn the_program_logs_in_and_never_says_the_password() {
                 kind: "order".into(),
                 id: "1".into(),
             }),
+            ..Default::default()
         };
         sidecar.client().inspect(request).await.unwrap();
         let logs = sidecar.logs();

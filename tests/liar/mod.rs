@@ -118,6 +118,7 @@ impl Liar {
     async fn name_the_round_in_force(&self, resource: &Option<Resource>, intent: &mut Intent) {
         let asked = InspectRequest {
             resource: resource.clone(),
+            ..InspectRequest::default()
         };
         let found = self.honest().inspect(asked).await.unwrap().into_inner();
         let in_force = found.snapshot.unwrap_or_default().identity;

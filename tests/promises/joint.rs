@@ -18,32 +18,14 @@ use crate::support::ask::{Ask, fresh_request, reserve, resolution};
 use crate::support::backend::Backend;
 use crate::support::engines;
 use crate::support::fault::{Action, Ending, FaultPlan, Injected, Rpc};
+use crate::support::seed::{Draw, seed};
 use crate::support::sidecar::Sidecar;
 
 const SEQUENCES: u64 = 30;
 const STEPS: usize = 14;
 /// Sequences at the same time.
 const AT_ONCE: usize = 5;
-/// Names the first seed, to play the sequences of a run once more.
-const SEED: &str = "TEST_SEED";
 const OPERATIONS: [&str; 4] = ["pay", "cancel", "ship", "mail"];
-
-/// Random numbers from a seed (splitmix64).
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % limit as u64).unwrap()
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())]
-    }
-}
 
 struct World {
     sidecars: [(Sidecar, FaultPlan); 2],
@@ -255,11 +237,7 @@ async fn play(backend: Backend, seed: u64) -> usize {
 }
 
 async fn whatever_is_lost_or_late_each_operation_is_done_once_and_stays_so(backend: Backend) {
-    let given = std::env::var(SEED)
-        .ok()
-        .map(|seed| seed.parse().expect("a number"));
-    let first = given.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
-    println!("to play these once more: {SEED}={first}");
+    let first = seed();
     let all = (0..SEQUENCES).map(|at| {
         let backend = backend.clone();
         tokio::spawn(play(backend, first.wrapping_add(at)))

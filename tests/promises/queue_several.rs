@@ -32,7 +32,7 @@ pub(super) fn waits_for_all(sidecar: &Sidecar, all: &[ResourceId]) -> Waiting<Re
 }
 
 /// Fails unless whoever waited was entered into all its queues at one revision, and left them at one. Answers how many waited.
-async fn placed_whole_at_every_revision(backend: &Backend) -> usize {
+pub(super) async fn placed_whole_at_every_revision(backend: &Backend) -> usize {
     let family = format!("{}w/", backend.prefix());
     let mut raw = backend.raw().await;
     let end = format!("{family}~");

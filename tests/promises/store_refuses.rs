@@ -18,9 +18,11 @@ use crate::support::{engines, until};
 
 /// More than a call of a sidecar may take here.
 const PATIENT_CALL: Duration = Duration::from_secs(5);
-const BUSY: (Code, &str) = (Code::ResourceExhausted, "etcdserver: too many requests");
+/// What etcd says when it has too much to do.
+pub(super) const BUSY: (Code, &str) = (Code::ResourceExhausted, "etcdserver: too many requests");
 
-fn full(plan: &FaultPlan) -> Vec<Injected> {
+/// etcd has no space left, until these are lifted.
+pub(super) fn full(plan: &FaultPlan) -> Vec<Injected> {
     let of = |rpc| plan.when(rpc).always().then(Action::NoSpace);
     [Rpc::Txn, Rpc::LeaseGrant].into_iter().map(of).collect()
 }

@@ -1,19 +1,27 @@
 //! The story of a resource: true at the moment it was asked for, bounded, and told without writing anything.
 
+use std::time::Duration;
+
 use fencepost::domain::decision::Verdict;
 use fencepost::domain::explain::{INCIDENTS_TOLD_MAX, OPERATIONS_TOLD_MAX, Story, Topic};
 use fencepost::domain::ids::{OperationId, ResourceId};
+use fencepost::domain::request::Reserve;
+use fencepost::domain::waiter::{WAITERS_TOLD_MAX, WaitingCall, WhoWaits};
 use futures_util::future::join_all;
+use serde_json::json;
 
 use super::fence::{SHORTEST_SECONDS, over};
+use super::queue::{LONG, queued, served};
+use super::queue_several::waits_for_all;
 use crate::support::ask::{
     ask, create, fresh_resource, fresh_resources, reserve, resource_of, together,
 };
 use crate::support::backend::Backend;
 use crate::support::claim::applied;
+use crate::support::door::House;
 use crate::support::engines;
 use crate::support::fault::{Action, Rpc};
-use crate::support::sidecar::{Sidecar, caller};
+use crate::support::sidecar::{Sidecar, caller, caller_for};
 
 /// More than are looked at for one story.
 const MANY: usize = 400;
@@ -332,7 +340,116 @@ async fn a_story_names_the_other_resources_of_a_round(backend: Backend) {
     }
 }
 
+async fn who_waits_is_told_in_order_by_a_story_and_by_inspect(backend: Backend) {
+    let [one, two] = backend.sidecars().await;
+    let both: [_; 2] = fresh_resources();
+    let [resource, other] = &both;
+    applied(&one.transition(&create(resource, "pending")).await);
+    let holder = one.hold(&reserve(resource)).await;
+    let nobody = story(&two, resource, "").await;
+    assert_eq!(nobody.waiting, WhoWaits::default());
+    assert_eq!(of(&nobody, Topic::Queue), "");
+    let patient = || caller_for(2 * LONG);
+    let waits_as = |sidecar: &Sidecar, ask: Reserve| {
+        let engine = sidecar.engine.clone();
+        tokio::spawn(async move { engine.reserve_or_wait(ask, LONG, patient()).await })
+    };
+    let many = WAITERS_TOLD_MAX + 2;
+    // Those who come first are not those whose sidecar has counted the fewest arrivals.
+    let short = Duration::from_millis(1);
+    let left = (0..many).map(|_| one.reserve_waiting(&reserve(resource), short));
+    for left in join_all(left).await {
+        left.unwrap().expect("it is judged");
+    }
+    queued(&backend, resource, 0).await;
+    let mine = reserve(resource);
+    let mut waiting = vec![waits_as(&one, mine.clone())];
+    queued(&backend, resource, 1).await;
+    let pay = ask(resource, "pay").from(&["pending"]).to("paid");
+    let (engine, moves) = (two.engine.clone(), pay.build());
+    let moves =
+        tokio::spawn(async move { engine.transition_or_wait(moves, LONG, patient()).await });
+    queued(&backend, resource, 2).await;
+    waiting.push(waits_as(&two, pay.claim()));
+    queued(&backend, resource, 3).await;
+    waiting.push(waits_for_all(&one, &both));
+    queued(&backend, resource, 4).await;
+    waiting.extend((4..many).map(|_| waits_as(&two, reserve(resource))));
+    queued(&backend, resource, many).await;
+    for sidecar in [&one, &two] {
+        let told = story(sidecar, resource, "").await;
+        let asked = sidecar.engine.who_waits(resource, caller()).await.unwrap();
+        assert_eq!(told.waiting, asked);
+        assert_eq!(asked.calls, many as u64);
+        assert_eq!(asked.first.len(), WAITERS_TOLD_MAX);
+        let first: Vec<_> = asked.first.iter().take(4).collect();
+        let calls = first.iter().map(|waiter| waiter.call);
+        let (reserve, transition) = (WaitingCall::Reserve, WaitingCall::Transition);
+        let expected = [reserve, transition, reserve, reserve];
+        assert_eq!(calls.collect::<Vec<_>>(), expected);
+        assert_eq!(first[0].request, Some(mine.request));
+        let pay = OperationId::parse("pay").ok();
+        let operations = first.iter().map(|waiter| waiter.operation.clone());
+        assert_eq!(
+            operations.collect::<Vec<_>>(),
+            [None, pay.clone(), pay, None]
+        );
+        assert_eq!((first[1].request, first[3].also), (None, 1));
+        let since = first.iter().map(|waiter| waiter.time_ms);
+        assert!(since.is_sorted() && first[0].time_ms > 0, "{first:?}");
+        says(&told, Topic::Queue, &format!("{many} calls wait for it"));
+        let request = format!("1. A Reserve of \"worker\", request {}", mine.request);
+        says(&told, Topic::Queue, &request);
+        says(
+            &told,
+            Topic::Queue,
+            "2. A Transition of \"test\", for operation \"pay\"",
+        );
+        says(
+            &told,
+            Topic::Queue,
+            "which waits for 1 other resource as well",
+        );
+        says(&told, Topic::Queue, "… and 2 more.");
+        let asked = sidecar.engine.who_waits(other, caller()).await.unwrap();
+        assert_eq!((asked.calls, asked.first[0].also), (1, 1));
+    }
+    // Whoever is served waits no longer.
+    one.release(&holder.id).await;
+    let grant = served(waiting.remove(0), LONG).await;
+    let asked = two.engine.who_waits(resource, caller()).await.unwrap();
+    assert_eq!(asked.calls, many as u64 - 1);
+    assert_eq!(asked.first[0].call, WaitingCall::Transition);
+    // Inspect tells it at the doors, if it is asked to.
+    let house = House::on(&backend.url().await, backend.prefix()).await;
+    let named = json!({"kind": resource.kind().as_str(), "id": resource.id()});
+    for door in &house.doors {
+        let plain = door.ask("Inspect", &json!({"resource": named})).await;
+        assert_eq!(plain["queue"], json!(null));
+        let asked = json!({"resource": named, "withQueue": true});
+        let told = door.ask("Inspect", &asked).await;
+        assert!(told["snapshot"]["liveToken"].is_string(), "{told}");
+        let queue = &told["queue"];
+        assert_eq!(queue["calls"], json!(many - 1), "{queue}");
+        assert_eq!(queue["first"].as_array().unwrap().len(), WAITERS_TOLD_MAX);
+        assert_eq!(queue["first"][0]["operationId"], "pay");
+        assert_eq!(queue["first"][0]["call"], "WAITING_CALL_TRANSITION");
+        let shown = queue.to_string();
+        assert!(!shown.contains("requestId"), "{shown}");
+    }
+    assert!(!moves.is_finished());
+    for waits in waiting {
+        waits.abort();
+    }
+    moves.abort();
+    queued(&backend, resource, 0).await;
+    let nobody = two.engine.who_waits(resource, caller()).await.unwrap();
+    assert_eq!(nobody, WhoWaits::default());
+    one.release(&grant.id).await;
+}
+
 engines! {
+    who_waits_is_told_in_order_by_a_story_and_by_inspect,
     a_story_names_the_other_resources_of_a_round,
     a_story_tells_of_a_claim_that_died_before_anybody_has_reported_it,
     a_story_is_told_of_what_is_stored_and_writes_nothing,

@@ -17,6 +17,7 @@ pub(crate) mod proxy;
 pub(crate) mod reset;
 pub(crate) mod rewound;
 pub(crate) mod rounds;
+pub(crate) mod seed;
 pub(crate) mod sidecar;
 
 use std::time::Duration;

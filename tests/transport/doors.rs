@@ -764,7 +764,10 @@ async fn raw(
 async fn what_is_no_whole_and_plain_message_is_refused_and_an_answer_is_one() {
     let sidecar = Sidecar::dev();
     let channel = channel(&sidecar).await;
-    let asked = pb::InspectRequest { resource: order() };
+    let asked = pb::InspectRequest {
+        resource: order(),
+        ..Default::default()
+    };
     let message = prost::Message::encode_to_vec(&asked);
     let framed = |flag: u8, length: usize| {
         let length = u32::try_from(length).unwrap().to_be_bytes();

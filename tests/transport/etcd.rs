@@ -112,6 +112,7 @@ async fn until_etcd_answers_health_says_so_and_calls_are_told_to_ask_again() {
             kind: "order".into(),
             id: "1".into(),
         }),
+        ..Default::default()
     };
     let status = client.inspect(request).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");

@@ -49,6 +49,7 @@ async fn a_judgement_that_was_only_asked_for_says_that_nothing_was_written() {
     assert_eq!(decision["explanation"], told.explanation);
     let inspect = pb::InspectRequest {
         resource: Some(resource()),
+        ..Default::default()
     };
     let found = client.inspect(inspect).await.unwrap().into_inner();
     assert_eq!(found.snapshot.unwrap().revision, 0, "it is as it was");

@@ -64,6 +64,7 @@ async fn news(
 async fn live_token(client: &mut Client, id: &str) -> i64 {
     let request = pb::InspectRequest {
         resource: order(id),
+        ..Default::default()
     };
     let answer = client.inspect(request).await.unwrap().into_inner();
     answer.snapshot.unwrap().live_token

@@ -50,6 +50,7 @@ impl Stage {
     pub(super) async fn is_a_sidecar(&self) -> Result<(), Trouble> {
         let request = InspectRequest {
             resource: Some(self.ruled("order", "is-anybody-there")),
+            with_queue: false,
         };
         let asked = self.session.ask(request);
         let mut client = self.session.client();
@@ -254,6 +255,7 @@ impl Stage {
     pub(super) async fn inspect(&self, resource: &Resource) -> Result<Snapshot, Trouble> {
         let request = InspectRequest {
             resource: Some(resource.clone()),
+            with_queue: false,
         };
         let mut client = self.session.client();
         let answer = self

@@ -59,6 +59,8 @@ pub(super) struct Joint<'a> {
     /// Whether etcd has said that it has no space left.
     store_full: bool,
     overtaken: u32,
+    /// How often etcd had too much to do for it.
+    turned_away: u32,
     pace: Pace,
 }
 
@@ -83,6 +85,7 @@ impl<'a> Joint<'a> {
             unsettled: Unsettled::default(),
             store_full: false,
             overtaken: 0,
+            turned_away: 0,
             pace: Pace::new(),
         }
     }

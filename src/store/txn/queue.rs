@@ -9,14 +9,14 @@ use etcd_client::{Compare, CompareOp, GetOptions, SortOrder, SortTarget, TxnOp};
 
 use super::as_etcd;
 use crate::domain::ids::ResourceId;
-use crate::domain::waiter::{Place, WaitingCall};
+use crate::domain::waiter::{Place, Waiter};
 use crate::store::codec;
 use crate::store::commit::{QueueGuard, SeenQueue};
 use crate::store::error::StoreError;
 use crate::store::keys::{Key, Keys, just_after};
 
-/// The largest entry in a reply, in bytes: its value, with the longest name of a holder.
-pub(super) const ENTRY_BACK_BYTES: usize = 512;
+/// The largest entry in a reply, in bytes: its value, with the longest name of a holder and the longest operation.
+pub(in crate::store) const ENTRY_BACK_BYTES: usize = 640;
 
 /// The keys of a queue that a commit looks at.
 #[derive(Debug)]
@@ -139,12 +139,12 @@ pub(in crate::store) fn seen_first(
     }
 }
 
-/// An entry as etcd has it, and what whoever made it asks for.
+/// An entry as etcd has it, and whose it is.
 pub(in crate::store) fn entry(
     keys: &Keys,
     resource: &ResourceId,
     kv: &PbKeyValue,
-) -> Result<(Place, WaitingCall), StoreError> {
+) -> Result<(Place, Waiter), StoreError> {
     let untrusted = |reason: &str| StoreError::Corrupt {
         key: kv.key.escape_ascii().to_string(),
         reason: reason.to_owned(),
@@ -159,5 +159,5 @@ pub(in crate::store) fn entry(
     }
     let since = crate::domain::token::Revision::from_etcd(kv.create_revision);
     let since = since.ok_or_else(|| untrusted("etcd names no revision of it"))?;
-    Ok((Place { since, name }, waiter.call))
+    Ok((Place { since, name }, waiter))
 }

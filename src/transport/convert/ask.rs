@@ -289,9 +289,9 @@ pub(crate) fn lookup(request: pb::LookupRequest) -> Result<(ResourceId, Lookup),
     Ok((resource, lookup))
 }
 
-/// Reads an Inspect.
-pub(crate) fn inspect(request: pb::InspectRequest) -> Result<ResourceId, Fault> {
-    resource(request.resource)
+/// Reads an Inspect: of which resource, and whether it is to tell who waits.
+pub(crate) fn inspect(request: pb::InspectRequest) -> Result<(ResourceId, bool), Fault> {
+    Ok((resource(request.resource)?, request.with_queue))
 }
 
 fn reservation(text: &str) -> Result<ReservationId, Fault> {

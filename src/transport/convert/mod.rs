@@ -9,6 +9,7 @@ pub(super) mod machine;
 pub(super) mod machine_page;
 pub(super) mod page;
 mod page_token;
+pub(super) mod queue;
 mod result;
 mod span;
 pub(super) mod story;

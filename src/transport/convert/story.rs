@@ -5,6 +5,7 @@ use crate::domain::ids::{OperationId, ResourceId};
 use crate::engine::Fault;
 use crate::proto::v1 as pb;
 
+use super::queue::{self, Told};
 use super::{answer, ask, at, present};
 
 /// Reads which resource, and which of its operations.
@@ -22,6 +23,7 @@ pub(crate) fn to_wire(story: Story) -> pb::ExplainResourceResponse {
         snapshot: Some(answer::snapshot(story.snapshot)),
         sentences: story.sentences.into_iter().map(sentence).collect(),
         known: story.known,
+        queue: Some(queue::to_wire(story.waiting, Told::Operators)),
     }
 }
 
@@ -31,6 +33,7 @@ fn sentence(sentence: Sentence) -> pb::Sentence {
         Topic::Identity => pb::Topic::Identity,
         Topic::Round => pb::Topic::Round,
         Topic::Token => pb::Topic::Token,
+        Topic::Queue => pb::Topic::Queue,
         Topic::Operation => pb::Topic::Operation,
         Topic::Claim => pb::Topic::Claim,
         Topic::Incident => pb::Topic::Incident,

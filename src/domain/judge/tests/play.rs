@@ -16,6 +16,7 @@ use crate::domain::judge::{
 use crate::domain::record::{LeaseId, Operation, Record};
 use crate::domain::retention::{Keeping, StoreTime, When};
 use crate::domain::token::{Revision, Timeline};
+use crate::domain::waiter::WhoWaits;
 
 pub(super) const BASE: u64 = 1_000_000;
 /// When it is played, in seconds of the store's clock.
@@ -50,6 +51,7 @@ pub(super) struct Play {
     pub(super) when: When,
     /// Whether an earlier commit may still arrive.
     pub(super) settling: bool,
+    pub(super) waiting: WhoWaits,
 }
 
 impl Play {
@@ -70,6 +72,7 @@ impl Play {
             incidents: BTreeMap::new(),
             nonces: 0,
             settling: false,
+            waiting: WhoWaits::default(),
             when: When {
                 lag: Duration::ZERO,
                 wall_ms: 1_000,

@@ -1,6 +1,7 @@
 //! Stories: every sentence follows from what is stored, and agrees with what would be answered.
 
 mod claims;
+mod queue;
 
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ impl Play {
             apart_looked_at: self.apart.len() as u64,
             incidents: self.incidents.values().cloned().collect(),
             more_incidents: 0,
+            waiting: self.waiting.clone(),
             asked,
         })
     }

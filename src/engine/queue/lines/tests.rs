@@ -22,6 +22,9 @@ fn waiting(lines: &mut Lines, callers: usize) -> Vec<u64> {
         let waiter = Waiter {
             holder: None,
             call: WaitingCall::Reserve,
+            operation: None,
+            request: None,
+            also: 0,
             time_ms: 0,
         };
         let follow = |_: &ResourceId| (Arc::default(), CancellationToken::new().drop_guard());

@@ -5,7 +5,7 @@ use tracing::{error, warn};
 use super::super::question::Question;
 use super::Joint;
 use crate::engine::fault::Fault;
-use crate::engine::round::{FAULT_RETRY, OVERTAKEN_MAX};
+use crate::engine::round::{FAULT_RETRY, OVERTAKEN_MAX, TURNED_AWAY_MAX};
 use crate::engine::ticket::UNKNOWN_RETRY;
 use crate::store::StoreError;
 use crate::store::error::NotApplied;
@@ -51,6 +51,19 @@ impl Joint<'_> {
                 reason: NotApplied::Halted(halt),
                 ..
             } => return Err(self.given_up(Fault::Halted { halt })),
+            StoreError::NotApplied {
+                reason: NotApplied::Overloaded,
+                ..
+            } if !self.unsettled.is() && self.turned_away < TURNED_AWAY_MAX => {
+                self.turned_away += 1;
+                // Nothing is on its way: whoever leaves meanwhile is told that nothing was done, and keeps no lanes from others.
+                self.progress.was_not_sent();
+                self.pace.wait().await;
+                if self.progress.withdrawn() {
+                    return Err(Fault::DeadlinePassed);
+                }
+                return Ok(());
+            }
             StoreError::NotApplied { reason, detail } if !self.unsettled.is() => {
                 if let Some(unsaid) = self.shared.trouble.speak() {
                     warn!(resource = %self.lead(), ?reason, detail, unsaid, "etcd did not take a request about several resources");
