@@ -79,8 +79,8 @@ pub(super) struct PrintingArgs {
     pub(super) output: Output,
 }
 
-/// One connection to a sidecar.
-#[derive(Debug)]
+/// One connection to a sidecar. Cheap to clone.
+#[derive(Clone, Debug)]
 pub(super) struct Session {
     client: CoordinationServiceClient<Channel>,
     place: String,
@@ -136,6 +136,11 @@ impl Session {
     /// What went wrong.
     pub(super) fn trouble(&self, status: &Status) -> Trouble {
         Trouble::from_status(&self.place, status)
+    }
+
+    /// Why a stream ended that was not over.
+    pub(super) fn stream_trouble(&self, status: &Status) -> Trouble {
+        Trouble::of_stream(&self.place, status)
     }
 
     /// Waits for the answer.

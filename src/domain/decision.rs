@@ -296,6 +296,8 @@ pub struct Decision {
     pub deliveries: Option<u32>,
     /// Whether the request brought a result that was refused and not kept, for its incident is full.
     pub result_unkept: bool,
+    /// In a repeated answer: who resolved the operation, how and why.
+    pub resolution: Option<String>,
 }
 
 impl Decision {

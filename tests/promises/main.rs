@@ -41,6 +41,7 @@ mod operators;
 mod queue;
 mod queue_several;
 mod queue_troubles;
+mod resolved;
 mod restores;
 mod restores_seen;
 mod restores_twice;

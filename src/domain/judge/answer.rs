@@ -189,6 +189,7 @@ impl Draft {
             first_time_ms: None,
             deliveries: None,
             result_unkept: false,
+            resolution: None,
         };
         Self {
             certainty: Certainty::Confirm,

@@ -259,5 +259,6 @@ fn ran_out() -> Decision {
         first_time_ms: None,
         deliveries: None,
         result_unkept: false,
+        resolution: None,
     }
 }

@@ -64,6 +64,7 @@ pub(crate) fn decision(decision: Decision) -> pb::Decision {
             .deliveries
             .map_or(0, |count| i32::try_from(count).unwrap_or(i32::MAX)),
         result_not_kept: decision.result_unkept,
+        resolution: decision.resolution.unwrap_or_default(),
     }
 }
 
