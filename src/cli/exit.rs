@@ -14,7 +14,10 @@ const MEANINGS: [(u8, &str); 18] = [
     (2, "the command line cannot be understood"),
     (10, "RETRY: not now; admin timeline: everything is halted"),
     (11, "REFUSE: no, and asking again will not help"),
-    (12, "ABANDON: the round is over"),
+    (
+        12,
+        "ABANDON: the round is over; hold: all reservations are lost",
+    ),
     (
         13,
         "lookup: the operation was never seen; incidents: there is no such incident; explain: nothing is known of it",
@@ -29,12 +32,12 @@ const MEANINGS: [(u8, &str); 18] = [
     ),
     (
         69,
-        "no sidecar answers, or it cannot take the request now; nothing was done",
+        "no sidecar answers, or it cannot take the request now; nothing was done; hold, watch: the sidecar is being stopped",
     ),
     (70, "any other error"),
     (
         75,
-        "the outcome is unknown or the time ran out: ask again with the same ids",
+        "the outcome is unknown or the time ran out: ask again with the same ids; hold, watch: the connection broke",
     ),
     (78, "serve, dev: the configuration is wrong"),
     (126, "exec: the command cannot be run"),

@@ -29,7 +29,7 @@ impl ExplainArgs {
     pub(super) async fn run(self) -> Result<Exit, Trouble> {
         let mut client = self.admin.connect().await?;
         let request = ExplainResourceRequest {
-            resource: Some(self.resource.into()),
+            resource: Some(self.resource.named()?),
             operation_id: self.operation_id.unwrap_or_default(),
         };
         let answer = client

@@ -8,6 +8,7 @@ mod digest;
 mod exec;
 mod exit;
 mod explain;
+mod held;
 mod incidents;
 mod intent;
 mod json;
@@ -131,12 +132,15 @@ struct ResourceArgs {
     id: String,
 }
 
-impl From<ResourceArgs> for Resource {
-    fn from(args: ResourceArgs) -> Self {
-        Self {
-            kind: args.kind,
-            id: args.id,
-        }
+impl ResourceArgs {
+    /// For the message.
+    fn named(self) -> Result<Resource, Trouble> {
+        values::not_empty("KIND (resource.kind)", &self.kind)?;
+        values::not_empty("ID (resource.id)", &self.id)?;
+        Ok(Resource {
+            kind: self.kind,
+            id: self.id,
+        })
     }
 }
 

@@ -32,7 +32,7 @@ impl FenceArgs {
     pub(super) async fn run(self) -> Result<Exit, Trouble> {
         let session = Session::open(&self.session).await?;
         let request = FenceRequest {
-            resource: Some(self.resource.into()),
+            resource: Some(self.resource.named()?),
             token: self.token,
             even_if_ended: self.even_if_ended,
         };
@@ -74,7 +74,7 @@ impl LookupArgs {
     pub(super) async fn run(self) -> Result<Exit, Trouble> {
         let session = Session::open(&self.session).await?;
         let request = LookupRequest {
-            resource: Some(self.resource.into()),
+            resource: Some(self.resource.named()?),
             operation_id: self.key,
             operation_time: self.operation_time,
             wait: self.wait.to_wire()?,
@@ -122,7 +122,7 @@ impl InspectArgs {
     pub(super) async fn run(self) -> Result<Exit, Trouble> {
         let session = Session::open(&self.session).await?;
         let request = InspectRequest {
-            resource: Some(self.resource.into()),
+            resource: Some(self.resource.named()?),
             with_queue: true,
         };
         let answer = session

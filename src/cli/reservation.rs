@@ -6,11 +6,12 @@ use clap::Args;
 use uuid::Uuid;
 
 use super::exit::Exit;
-use super::intent::IntentArgs;
+use super::intent::{IntentArgs, ResultArgs};
 use super::session::{Session, SessionArgs, span};
 use super::trouble::Trouble;
 use super::wait::WaitArgs;
 use super::{ResourceArgs, output, values};
+use crate::engine::Boottime;
 use crate::proto::v1::{
     Decision, ReleaseRequest, RenewRequest, Reservation, ReserveRequest, Resource,
 };
@@ -20,7 +21,8 @@ use crate::proto::v1::{
 pub(super) struct ReserveArgs {
     #[command(flatten)]
     resource: ResourceArgs,
-    /// A further resource of the same reservation, of which all are taken or none; may be repeated, up to 15 times
+    /// A further resource of the same reservation, of which all are taken or none; may be repeated, up to 15 times (a comma is a part
+    /// of the id)
     #[arg(long, env = "FENCEPOST_ALSO", value_name = "KIND/ID", value_parser = values::resource)]
     also: Vec<Resource>,
     /// Names this attempt; give the same one to repeat a call whose answer was lost [default: a fresh one]
@@ -61,8 +63,9 @@ impl ReserveArgs {
             .map(prost_types::Duration::try_from)
             .transpose()
             .map_err(|_| Trouble::usage("--ttl is too long; the most is 24h"))?;
+        values::hint_at_commas(&self.also);
         let request = ReserveRequest {
-            resource: Some(self.resource.into()),
+            resource: Some(self.resource.named()?),
             also: self.also,
             request_id: request_id.clone(),
             ttl,
@@ -72,6 +75,7 @@ impl ReserveArgs {
             wait: self.wait.to_wire()?,
         };
         let session = Session::open(&self.session).await?;
+        let asked = Boottime::now();
         let call = async {
             let mut client = session.client();
             let request = session.ask_waiting(request, self.wait.span());
@@ -92,7 +96,11 @@ impl ReserveArgs {
             "ReserveResponse",
             &answer,
             |table| {
-                fill(table, answer.decision.as_ref(), answer.reservation.as_ref());
+                fill(
+                    table,
+                    answer.decision.as_ref(),
+                    answer.reservation.as_ref().zip(Some(asked)),
+                );
             },
         )?;
         Ok(exit)
@@ -115,6 +123,7 @@ impl RoundArgs {
         let request = RenewRequest {
             reservation_id: self.reservation,
         };
+        let asked = Boottime::now();
         let answer = session
             .answer(session.client().renew(session.ask(request)))
             .await?;
@@ -123,7 +132,11 @@ impl RoundArgs {
             "RenewResponse",
             &answer,
             |table| {
-                fill(table, answer.decision.as_ref(), answer.reservation.as_ref());
+                fill(
+                    table,
+                    answer.decision.as_ref(),
+                    answer.reservation.as_ref().zip(Some(asked)),
+                );
             },
         )?;
         Ok(exit(answer.decision.as_ref()))
@@ -139,6 +152,8 @@ pub(super) struct ReleaseArgs {
     /// --rerun-if-interrupted said]
     #[arg(long, env = "FENCEPOST_NOTHING_DONE")]
     nothing_done: bool,
+    #[command(flatten)]
+    result: ResultArgs,
 }
 
 impl ReleaseArgs {
@@ -148,6 +163,8 @@ impl ReleaseArgs {
         let request = ReleaseRequest {
             reservation_id: self.round.reservation,
             nothing_done: self.nothing_done,
+            // Of a claim: how its effect ended, for whoever decides what becomes of it.
+            result: self.result.read()?,
         };
         let answer = session
             .answer(session.client().release(session.ask(request)))
@@ -167,13 +184,13 @@ impl ReleaseArgs {
 fn fill(
     table: &mut super::table::Table,
     decision: Option<&Decision>,
-    reservation: Option<&Reservation>,
+    reservation: Option<(&Reservation, Boottime)>,
 ) {
     if let Some(decision) = decision {
         table.decision(decision);
     }
-    if let Some(reservation) = reservation {
-        table.reservation(reservation);
+    if let Some((reservation, asked)) = reservation {
+        table.reservation(reservation, asked);
     }
 }
 

@@ -64,7 +64,7 @@ impl ResolveArgs {
         let printing = self.printing.clone();
         let by = self.by.or_else(|| std::env::var("USER").ok());
         let request = ResolveOperationRequest {
-            resource: Some(self.resource.into()),
+            resource: Some(self.resource.named()?),
             operation_id: self.key,
             finding: self.finding.read().into(),
             result: self.result.read()?,

@@ -84,8 +84,8 @@ pub(super) struct PrintingArgs {
     pub(super) output: Output,
 }
 
-/// One connection to a sidecar.
-#[derive(Debug)]
+/// One connection to a sidecar. Cheap to clone.
+#[derive(Clone, Debug)]
 pub(super) struct Session {
     client: CoordinationServiceClient<Channel>,
     place: String,
@@ -148,6 +148,11 @@ impl Session {
             Some(said) => Trouble::stranger(&self.place, &said),
             None => Trouble::from_status(&self.place, status),
         }
+    }
+
+    /// Why a stream ended that was not over.
+    pub(super) fn stream_trouble(&self, status: &Status) -> Trouble {
+        Trouble::of_stream(&self.place, status)
     }
 
     /// Waits for the answer.

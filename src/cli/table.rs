@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::trouble::plain;
+use crate::engine::Boottime;
 use crate::proto::v1::{
     Advice, Decision, Evidence, Incident, IncidentStatus, Layer, Queue, Reservation, Resource,
     Result as Stored, Snapshot, Verdict, Waiter,
@@ -87,8 +88,8 @@ impl Table {
         self
     }
 
-    /// A reservation.
-    pub(super) fn reservation(&mut self, reservation: &Reservation) -> &mut Self {
+    /// A reservation. `asked`: when the call was sent or the stream opened, from which `safe_for` counts.
+    pub(super) fn reservation(&mut self, reservation: &Reservation, asked: Boottime) -> &mut Self {
         self.row("reservation", &reservation.reservation_id)
             .row("token", reservation.token.to_string());
         if reservation.attempt > 0 {
@@ -98,10 +99,7 @@ impl Table {
             self.row("ttl", span(ttl));
         }
         if let Some(safe) = &reservation.safe_for {
-            self.row(
-                "safe for",
-                format!("{}, counted from before the call", span(safe)),
-            );
+            self.row("safe for", safe_for(safe, asked));
         }
         self
     }
@@ -338,6 +336,19 @@ fn span(duration: &prost_types::Duration) -> String {
     )
 }
 
+/// How long it is still safe. Who reads this does not know when it was asked, so it is told from now on.
+fn safe_for(safe: &prost_types::Duration, asked: Boottime) -> String {
+    let left = Duration::try_from(*safe).map(|safe| whole_milliseconds(asked.plus(safe).left()));
+    match left {
+        Ok(Duration::ZERO) => "its time is over: take it as lost".to_owned(),
+        Ok(left) => format!(
+            "{}, counted from when this is printed",
+            humantime::format_duration(left)
+        ),
+        Err(_) => safe.to_string(),
+    }
+}
+
 /// Rounds down, so that what is shown is never more than what was promised.
 fn whole_milliseconds(span: Duration) -> Duration {
     Duration::new(span.as_secs(), span.subsec_millis() * 1_000_000)
@@ -405,6 +416,19 @@ mod tests {
             "calls that wait  12\n\
              waits            reserve, by till\\u{7}, for pay, and for 2 more resources, since 1970-01-01T00:00:00Z\n"
         );
+    }
+
+    #[test]
+    fn what_is_safe_is_told_from_now_on_whenever_it_was_asked_for() {
+        let ttl = Duration::from_secs(30);
+        // A stream that was opened a while ago, or a call that waited.
+        let waited = Duration::from_secs(2);
+        let asked = Boottime::now().minus(waited);
+        let safe = |span: Duration| safe_for(&span.try_into().unwrap(), asked);
+        let told = safe(ttl + waited);
+        assert!(told.starts_with("29s "), "{told}");
+        assert!(told.ends_with("counted from when this is printed"));
+        assert_eq!(safe(waited), "its time is over: take it as lost");
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl TransitionArgs {
             ));
         }
         Ok(TransitionRequest {
-            resource: Some(self.resource.into()),
+            resource: Some(self.resource.named()?),
             intent,
             reservation_id: self.reservation.unwrap_or_default(),
             result: self.result.read()?,

@@ -11,6 +11,9 @@ use super::address::Address;
 use super::exit::Exit;
 use super::session::{causes, root_cause};
 
+/// The reason that a sidecar gives at the end of a stream when it stops.
+const STOPPING: &str = "STOPPING";
+
 /// Why a command has no answer.
 #[derive(Debug)]
 pub(super) struct Trouble {
@@ -174,11 +177,51 @@ impl Trouble {
         }
     }
 
+    /// A stream ended before it was over.
+    pub(super) fn of_stream(place: &str, status: &Status) -> Self {
+        Self {
+            message: how_it_ended(place, status),
+            ..Self::from_status(place, status)
+        }
+    }
+
     fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
             message: message.into(),
         }
+    }
+}
+
+/// What has become of the sidecar at the other end of a stream.
+fn how_it_ended(place: &str, status: &Status) -> String {
+    let lost = std::error::Error::source(status).is_some();
+    let said = plain(status.message());
+    let reason = status.get_details_error_info().map(|info| info.reason);
+    if reason.as_deref() == Some(STOPPING) {
+        return format!("the sidecar at {place} is being stopped");
+    }
+    match status.code() {
+        _ if lost => format!(
+            "the connection to the sidecar at {place} is broken: it is gone, is started anew, or cannot be reached"
+        ),
+        Code::Unavailable => format!("the sidecar at {place} cannot help now: {said}"),
+        Code::DeadlineExceeded => format!("the sidecar at {place} gives no answer: {said}"),
+        code @ (Code::Ok
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::Internal
+        | Code::DataLoss
+        | Code::Unauthenticated) => format!("the sidecar at {place} answered {code:?}: {said}"),
     }
 }
 
@@ -252,6 +295,29 @@ mod tests {
     fn a_connection_that_broke_under_way_is_an_unknown_outcome() {
         let broken = Status::from_error(Box::new(std::io::Error::other("reset")));
         assert_eq!(Trouble::from_status("here", &broken).exit, Exit::Unknown);
+    }
+
+    #[test]
+    fn the_end_of_a_stream_says_what_became_of_the_sidecar() {
+        use tonic_types::ErrorDetails;
+        let mut details = ErrorDetails::new();
+        details.set_error_info(STOPPING, "fencepost", std::collections::HashMap::new());
+        let stopped = Status::with_error_details(Code::Unavailable, "stopping", details);
+        let broken = Status::from_error(Box::new(std::io::Error::other("reset")));
+        let cases = [
+            (stopped, "is being stopped", Exit::Unavailable),
+            (broken, "is broken", Exit::Unknown),
+            (
+                Status::unavailable("halted"),
+                "cannot help now: halted",
+                Exit::Unavailable,
+            ),
+        ];
+        for (status, said, exit) in cases {
+            let trouble = Trouble::of_stream("here", &status);
+            assert!(trouble.message.contains(said), "{}", trouble.message);
+            assert_eq!(trouble.exit, exit);
+        }
     }
 
     #[test]

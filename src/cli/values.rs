@@ -7,7 +7,8 @@ use bytes::Bytes;
 use prost_types::Timestamp;
 use uuid::Uuid;
 
-use super::trouble::Trouble;
+use super::output::say;
+use super::trouble::{Trouble, plain};
 use crate::proto::v1::{Header, Resource};
 use crate::transport::rfc3339;
 
@@ -73,6 +74,39 @@ pub(super) fn resource(text: &str) -> Result<Resource, String> {
             id: id.to_owned(),
         }),
         Some(_) | None => Err(format!("`{text}` is not kind/id, such as order/1001")),
+    }
+}
+
+/// Refuses an empty kind, id or key. It was mostly meant to come from a variable that is not set, which a sidecar could not say.
+pub(super) fn not_empty(what: &str, text: &str) -> Result<(), Trouble> {
+    if text.is_empty() {
+        return Err(Trouble::invalid(format!(
+            "{what} is empty; nothing was asked: is there a variable, or a command, that it should come from?"
+        )));
+    }
+    Ok(())
+}
+
+/// What to say of a resource whose id looks like a list of resources. A comma may stand in an id, so it is taken as it is.
+pub(super) fn comma_hint(flag: &str, resource: &Resource) -> Option<String> {
+    let Resource { kind, id } = resource;
+    let (first, rest) = id.split_once(',')?;
+    let (next, _) = rest.trim_start().split_once('/')?;
+    let like_a_kind = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    if next.is_empty() || !next.chars().all(like_a_kind) {
+        return None;
+    }
+    Some(plain(&format!(
+        "{flag} {kind}/{id} is one resource, {kind} with the id `{id}`, for a comma may be a part of an id; if several are \
+         meant, repeat the flag: {flag} {kind}/{first} {flag} {}",
+        rest.trim_start()
+    )))
+}
+
+/// Says so of each of them.
+pub(super) fn hint_at_commas(also: &[Resource]) {
+    for hint in also.iter().filter_map(|one| comma_hint("--also", one)) {
+        say(&format!("fencepost: {hint}\n"));
     }
 }
 
@@ -170,6 +204,27 @@ mod tests {
         assert!(pair("=b").is_err());
         assert!(pair("ab").is_err());
         assert_eq!(header("Location: http://x").unwrap().value, "http://x");
+    }
+
+    #[test]
+    fn what_is_empty_is_told_in_words_and_a_list_of_resources_is_hinted_at() {
+        assert!(not_empty("ID", "a").is_ok());
+        assert!(
+            not_empty("ID", "")
+                .unwrap_err()
+                .message
+                .starts_with("ID is empty")
+        );
+        let hint = |text: &str| comma_hint("--also", &resource(text).unwrap());
+        assert!(
+            hint("seat/1,seat/2")
+                .unwrap()
+                .ends_with("repeat the flag: --also seat/1 --also seat/2")
+        );
+        assert!(hint("seat/1, room/2,room/3").is_some());
+        for one in ["seat/1", "seat/1,2", "seat/a, b c/d", "seat/,/x"] {
+            assert_eq!(hint(one), None, "{one}");
+        }
     }
 
     #[test]

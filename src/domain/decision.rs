@@ -298,6 +298,8 @@ pub struct Decision {
     pub result_unkept: bool,
     /// Whether it was only asked for: all of this would be, and nothing was written.
     pub only_asked: bool,
+    /// In a repeated answer: who resolved the operation, how and why.
+    pub resolution: Option<String>,
 }
 
 impl Decision {

@@ -245,10 +245,12 @@ pub struct Ride {
 }
 
 /// What a released round leaves behind, if it had an open claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
     /// Nobody knows what was done.
     Unsaid,
+    /// Nobody knows what was done, but this is how it ended, for whoever decides.
+    Ended(Box<StoredResult>),
     /// Nothing was done: the operation may start again.
     NothingDone,
 }

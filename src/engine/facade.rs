@@ -34,7 +34,7 @@ use crate::domain::decision::{Decision, Grant, Snapshot};
 use crate::domain::ids::{Nonce, ResourceId};
 pub use crate::domain::judge::OperationState;
 use crate::domain::judge::{Answer, Ask};
-use crate::domain::request::{Complete, Fence, Lookup, Resolve, Transition};
+use crate::domain::request::{Complete, Fence, Lookup, Transition};
 use crate::domain::retention::Keeping;
 use crate::store::{Store, StoreError};
 
@@ -138,7 +138,7 @@ impl Engine {
             laws: Laws::start(store.clone(), &tasks),
             store,
             kept: Kept::default(),
-            trouble: Sparing::default(),
+            trouble: Sparing::of_what_lasts(),
             corruption: Sparing::default(),
             tasks: tasks.clone(),
         });
@@ -182,13 +182,6 @@ impl Engine {
     pub async fn complete(&self, ask: Complete, caller: Caller) -> Result<Decision, Fault> {
         let resource = ask.reservation.resource().clone();
         let ask = Ask::Complete(Box::new(ask), random_nonce());
-        self.ask_within(&resource, ask, caller).await.map(judged)
-    }
-
-    /// Stores what a person found out about an operation.
-    pub async fn resolve(&self, ask: Resolve, caller: Caller) -> Result<Decision, Fault> {
-        let resource = ask.resource.clone();
-        let ask = Ask::Resolve(Box::new(ask), random_nonce());
         self.ask_within(&resource, ask, caller).await.map(judged)
     }
 

@@ -22,6 +22,7 @@ mod pace;
 mod pulse;
 mod queue;
 mod reader;
+mod resolving;
 mod round;
 mod several;
 mod sparing;

@@ -191,6 +191,7 @@ async fn a_reservation_outlives_the_sidecar_that_granted_it() {
         );
         let release = v1::ReleaseRequest {
             nothing_done: false,
+            result: None,
             reservation_id: first.reservation_id,
         };
         let ended = client

@@ -42,6 +42,7 @@ mod queue;
 mod queue_sequences;
 mod queue_several;
 mod queue_troubles;
+mod resolved;
 mod restores;
 mod restores_seen;
 mod restores_twice;

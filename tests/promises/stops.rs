@@ -168,6 +168,7 @@ async fn a_stop_finishes_what_is_under_way_tells_who_waits_or_holds_and_leaves_o
         let release = v1::ReleaseRequest {
             reservation_id: other.reservation_id,
             nothing_done: false,
+            result: None,
         };
         client.release(release).await.unwrap();
     }
@@ -255,6 +256,7 @@ async fn a_stop_finishes_what_is_under_way_tells_who_waits_or_holds_and_leaves_o
     let release = v1::ReleaseRequest {
         reservation_id: mine.reservation_id,
         nothing_done: false,
+        result: None,
     };
     let ended = client.release(release).await.unwrap().into_inner();
     assert_eq!(ended.decision.unwrap().verdict(), v1::Verdict::Applied);

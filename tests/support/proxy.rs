@@ -20,7 +20,7 @@ pub(crate) struct Proxy {
 
 #[derive(Debug)]
 struct State {
-    to: SocketAddr,
+    to: Mutex<SocketAddr>,
     refuses: AtomicBool,
     frozen: AtomicBool,
     drops_replies: AtomicBool,
@@ -40,7 +40,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let address = listener.local_addr().expect("it is bound");
         let state = Arc::new(State {
-            to,
+            to: Mutex::new(to),
             refuses: AtomicBool::new(false),
             frozen: AtomicBool::new(false),
             drops_replies: AtomicBool::new(false),
@@ -75,6 +75,11 @@ impl Proxy {
         }
     }
 
+    /// New lines lead there: to what has taken the place of what was there before.
+    pub(crate) fn lead_to(&self, to: SocketAddr) {
+        *self.state.to.lock().unwrap() = to;
+    }
+
     /// Stops carrying bytes, in both directions; lines stay up.
     pub(crate) fn freeze(&self) {
         self.state.frozen.store(true, Ordering::SeqCst);
@@ -105,7 +110,7 @@ impl State {
         if self.refuses.load(Ordering::SeqCst) {
             return;
         }
-        let Ok(server) = TcpStream::connect(self.to) else {
+        let Ok(server) = TcpStream::connect(*self.to.lock().unwrap()) else {
             return;
         };
         let copies = (client.try_clone(), server.try_clone());

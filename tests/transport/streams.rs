@@ -115,6 +115,7 @@ async fn a_stream_ends_well_when_all_is_lost() {
     let release = pb::ReleaseRequest {
         reservation_id: reservation.reservation_id.clone(),
         nothing_done: false,
+        result: None,
     };
     client.release(release).await.unwrap();
     let mut over = held(&mut client, of(&reservation, false)).await;

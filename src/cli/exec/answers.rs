@@ -92,7 +92,13 @@ fn done_before(decision: &Decision, key: &str, codes: Codes) -> Ending {
     let code = decision.result.as_ref().map_or(0, |result| result.code);
     let when = decision.first_time.as_ref().map(Timestamp::to_string);
     let when = when.map_or_else(String::new, |when| format!(" at {when}"));
-    let said = format!("not run: {key} was run before{when}, with exit code {code}");
+    let said = if decision.resolution.is_empty() {
+        format!("not run: {key} was run before{when}, with exit code {code}")
+    } else {
+        // It need not have been run at all, and when it was nobody has said. The code is what the person gave, else 0.
+        let by = plain(&decision.resolution);
+        format!("not run: {key} was resolved by a person{when} ({by}), with exit code {code}")
+    };
     // A person who resolved it may have given a code that no process can end with.
     let first = u8::try_from(code).unwrap_or_default();
     Ending::saying(codes.done.unwrap_or(first), said)
@@ -173,6 +179,12 @@ mod tests {
             seconds: 1_700_000_000,
             nanos: 0,
         });
+        let mut resolved = done.clone();
+        resolved.resolution = "ann said that it was done: in the books".into();
+        let told = ending(&resolved, Codes::default()).said.unwrap();
+        assert!(!told.contains("run before"), "{told}");
+        let who = "resolved by a person at 2023-11-14T22:13:20Z (ann said that it was done: in the books)";
+        assert!(told.contains(who), "{told}");
         let codes = Codes {
             done: Some(0),
             busy: Some(9),

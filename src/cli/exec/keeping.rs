@@ -9,6 +9,8 @@ use tonic::{Status, Streaming};
 use super::super::output::say;
 use super::super::session::Session;
 use super::super::trouble::plain;
+use super::limits::Limits;
+use super::round::Round;
 use crate::engine::Boottime;
 use crate::proto::v1::hold_response::News;
 use crate::proto::v1::{HoldRequest, HoldResponse, Reservation};
@@ -25,6 +27,40 @@ pub(super) struct Standing {
     pub(super) lost: Option<String>,
 }
 
+/// What is said while it is not renewed.
+#[derive(Debug)]
+struct Telling {
+    /// The command's name.
+    name: String,
+    limits: Limits,
+    /// Whether it was said, and nothing better since.
+    told: bool,
+}
+
+impl Telling {
+    /// A stream has ended, or did not open.
+    fn broken(&mut self, session: &Session, status: &Status, bound: Boottime) {
+        if self.told {
+            return;
+        }
+        self.told = true;
+        let what = session.stream_trouble(status).message;
+        let left = self.limits.stop_at(bound).left();
+        let left = humantime::format_duration(Duration::from_secs(left.as_secs()));
+        say(&format!(
+            "fencepost: the reservation is not being renewed ({what}); {} runs on meanwhile, and is told to stop in {left} unless \
+             it is renewed by then: that is tried all the time\n",
+            self.name
+        ));
+    }
+
+    fn renewed(&mut self) {
+        if std::mem::take(&mut self.told) {
+            say("fencepost: the reservation is renewed again\n");
+        }
+    }
+}
+
 /// A reservation that is held.
 #[derive(Debug)]
 pub(super) struct Keeping {
@@ -33,12 +69,17 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// Holds from now on.
-    pub(super) fn start(session: &Session, reservation: String, bound: Boottime) -> Self {
-        let (sender, standing) = watch::channel(Standing { bound, lost: None });
-        let client = session.client();
+    /// Holds from now on, for a command of this name.
+    pub(super) fn start(session: &Session, round: &Round, name: String, limits: Limits) -> Self {
+        let (bound, lost) = (round.bound, None);
+        let (sender, standing) = watch::channel(Standing { bound, lost });
+        let (session, reservation) = (session.clone(), round.id.clone());
         let holder = tokio::spawn(async move {
-            let mut told = false;
+            let mut telling = Telling {
+                name,
+                limits,
+                told: false,
+            };
             while sender.borrow().lost.is_none() {
                 // What is safe counts from before the stream is opened.
                 let opened = Boottime::now();
@@ -47,17 +88,12 @@ impl Keeping {
                     // If we are killed, what the command has left behind may run on for a moment.
                     release_on_close: false,
                 };
-                let ended = match client.clone().hold(request).await {
-                    Ok(stream) => follow(stream.into_inner(), opened, &sender, &mut told).await,
+                let ended = match session.client().hold(request).await {
+                    Ok(stream) => follow(stream.into_inner(), opened, &sender, &mut telling).await,
                     Err(status) => Some(status),
                 };
-                if let Some(status) = ended.filter(|_| !told) {
-                    told = true;
-                    say(&format!(
-                        "fencepost: the reservation is not being renewed ({}); it is tried again, and the command is stopped in \
-                         time if that fails\n",
-                        plain(status.message())
-                    ));
+                if let Some(status) = ended {
+                    telling.broken(&session, &status, sender.borrow().bound);
                 }
                 tokio::time::sleep(REOPEN_AFTER).await;
             }
@@ -90,7 +126,7 @@ async fn follow(
     mut stream: Streaming<HoldResponse>,
     opened: Boottime,
     standing: &watch::Sender<Standing>,
-    told: &mut bool,
+    telling: &mut Telling,
 ) -> Option<Status> {
     loop {
         let news = match stream.message().await {
@@ -100,7 +136,7 @@ async fn follow(
         };
         match news {
             Some(News::Renewed(reservation)) => {
-                *told = false;
+                telling.renewed();
                 let bound = opened.plus(safe_for(&reservation));
                 standing.send_modify(|standing| standing.bound = standing.bound.max(bound));
             }

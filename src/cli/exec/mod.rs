@@ -51,7 +51,7 @@ Exit codes: that of CMD, 128 + N if signal N ended it; with --once and a KEY tha
   10  not run: somebody else holds the resource, or is running the KEY; --busy-code chooses another
   11  not run: refused, and asking again will not help
   12  the reservation was lost: CMD was stopped, or ended too late
-  14  not run, or failed: the KEY was begun and its end is not known, so a person decides (fencepost resolve)
+  14  not run: the KEY was begun and its end is not known, so a person decides (fencepost resolve)
   65  not run: the request can never work
   69  not run: no sidecar answers, or it cannot take the request now
   70  any other error
@@ -79,7 +79,8 @@ pub(super) enum OnFailure {
 pub(super) struct ExecArgs {
     #[command(flatten)]
     resource: ResourceArgs,
-    /// A further resource of the same reservation, of which all are taken or none; may be repeated, up to 15 times
+    /// A further resource of the same reservation, of which all are taken or none; may be repeated, up to 15 times (a comma is a part
+    /// of the id); not with --once
     #[arg(long, env = "FENCEPOST_ALSO", value_name = "KIND/ID", value_parser = values::resource)]
     also: Vec<Resource>,
     /// How long the reservation outlives this command if that is killed, and how long the sidecar may be silent before CMD is stopped
@@ -99,6 +100,13 @@ pub(super) struct ExecArgs {
     // Not FENCEPOST_ONCE: that is the switch of `reserve` and `transition`.
     #[arg(long, env = "FENCEPOST_ONCE_KEY", value_name = "KEY")]
     once: Option<String>,
+    /// With --once, where the kind has a machine: the event that CMD carries out. It is judged before CMD is run, and its move is made
+    /// when CMD has ended with 0; whether a KEY whose CMD failed may run again says the machine (`interrupted`)
+    #[arg(long, env = "FENCEPOST_EVENT", value_name = "EVENT", requires = "once")]
+    event: Option<String>,
+    /// With --event: an identity value that the event matches or sets; may be repeated
+    #[arg(long, env = "FENCEPOST_IDENTITY", value_name = "NAME=VALUE", value_parser = values::pair, requires = "event")]
+    identity: Vec<(String, String)>,
     /// With --once: what becomes of the KEY if CMD ends with another code than 0
     #[arg(
         long,
@@ -146,6 +154,8 @@ impl ExecArgs {
     }
 
     async fn ending(mut self) -> Result<Ending, Trouble> {
+        self.fits_together()?;
+        values::hint_at_commas(&self.also);
         let limits = Limits::new(self.grace, self.ttl)?;
         let program = match Program::find(std::mem::take(&mut self.command)) {
             Ok(program) => program,
@@ -187,6 +197,26 @@ impl ExecArgs {
         Box::pin(run.carry_out(signals, terminal)).await
     }
 
+    /// What no sidecar needs to be asked for.
+    fn fits_together(&self) -> Result<(), Trouble> {
+        self.resource.clone().named()?;
+        if let Some(key) = &self.once {
+            values::not_empty("the KEY of --once", key)?;
+        }
+        if self.once.is_some() && !self.also.is_empty() {
+            return Err(Trouble::usage(
+                "--also cannot go with --once: a KEY belongs to one resource, and its end would end the reservation of the others \
+                 only in part. Hold the others around it: fencepost exec KIND ID --also KIND/ID -- fencepost exec KIND ID --once KEY -- CMD",
+            ));
+        }
+        if self.event.is_some() && self.on_failure == OnFailure::Rerun {
+            return Err(Trouble::usage(
+                "--on-failure rerun cannot go with --event: the machine says whether the event may run again (`interrupted: rerun`)",
+            ));
+        }
+        Ok(())
+    }
+
     async fn wanted(&self, program: &Program) -> Result<Wanted, Trouble> {
         let session = SessionArgs {
             addr: self.addr.clone(),
@@ -197,15 +227,18 @@ impl ExecArgs {
         };
         let ttl = prost_types::Duration::try_from(self.ttl)
             .map_err(|_| Trouble::usage("--ttl is too long; the most is 24h"))?;
+        let identity = values::unique("--identity", &self.identity)?;
         let intent = self.once.as_ref().map(|key| Intent {
             operation_id: key.clone(),
+            event: self.event.clone().unwrap_or_default(),
+            identity,
             // What is run is not compared: a new version of a job is still that job.
             content: Some(Content::Raw(bytes::Bytes::new())),
             rerun_if_interrupted: self.on_failure == OnFailure::Rerun,
             ..Intent::default()
         });
         let request = ReserveRequest {
-            resource: Some(self.resource.clone().into()),
+            resource: Some(self.resource.clone().named()?),
             also: self.also.clone(),
             request_id: Uuid::new_v4().to_string(),
             ttl: Some(ttl),

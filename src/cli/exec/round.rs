@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::super::exit::Exit;
 use super::super::session::Session;
 use super::super::trouble::Trouble;
+use super::child::End;
 use super::keeping::{Keeping, safe_for};
 use crate::engine::Boottime;
 use crate::proto::v1::{
@@ -113,29 +114,53 @@ impl Wanted {
         let _ = tokio::time::timeout(RELEASE_WITHIN, taken_back).await;
     }
 
-    /// Ends the reservation. Answers whether that was heard; else it runs out.
-    pub(super) async fn release(&self, reservation: &str, effect: Effect) -> bool {
+    /// Ends the reservation. `None`: that was not heard, and it runs out.
+    pub(super) async fn release(&self, reservation: &str, effect: Effect) -> Option<Decision> {
         let request = ReleaseRequest {
             reservation_id: reservation.to_owned(),
             nothing_done: effect == Effect::None,
+            result: match effect {
+                Effect::None | Effect::Unknown => None,
+                Effect::Ended(end) => Some(how_it_ended(end)),
+            },
         };
         let released = async {
-            while let Err(trouble) = self.release_once(&request).await {
-                if !may_be_asked_again(&trouble) {
-                    return false;
+            loop {
+                match self.release_once(&request).await {
+                    Ok(decision) => return decision,
+                    Err(trouble) if !may_be_asked_again(&trouble) => return None,
+                    Err(_) => tokio::time::sleep(ASK_AGAIN_AFTER).await,
                 }
-                tokio::time::sleep(ASK_AGAIN_AFTER).await;
             }
-            true
         };
-        tokio::time::timeout(RELEASE_WITHIN, released).await == Ok(true)
+        let released = tokio::time::timeout(RELEASE_WITHIN, released).await;
+        released.ok().flatten()
     }
 
-    async fn release_once(&self, request: &ReleaseRequest) -> Result<(), Trouble> {
+    async fn release_once(&self, request: &ReleaseRequest) -> Result<Option<Decision>, Trouble> {
         let request = self.session.ask(request.clone());
         let mut client = self.session.client();
-        self.session.answer(client.release(request)).await?;
-        Ok(())
+        let answer = self.session.answer(client.release(request)).await?;
+        Ok(answer.decision)
+    }
+
+    /// The command has ended after its reservation did: how, is kept for whoever decides about its operation.
+    pub(super) async fn tell_late(&self, reservation: &str, end: End) -> Option<Decision> {
+        let request = self.completing(reservation, how_it_ended(end));
+        let mut client = self.session.client();
+        let told = client.transition(self.session.ask(request));
+        // Nobody builds on it.
+        let told = tokio::time::timeout(RELEASE_WITHIN, told).await.ok()?;
+        told.ok()?.into_inner().decision
+    }
+
+    fn completing(&self, reservation: &str, result: Stored) -> TransitionRequest {
+        TransitionRequest {
+            resource: self.request.resource.clone(),
+            reservation_id: reservation.to_owned(),
+            result: Some(result),
+            ..TransitionRequest::default()
+        }
     }
 
     /// Stores how the command ended, and ends the reservation with that. Asked again for as long as that is held: a result must not
@@ -146,15 +171,11 @@ impl Wanted {
         code: u8,
         keeping: &Keeping,
     ) -> Result<Decision, Trouble> {
-        let request = TransitionRequest {
-            resource: self.request.resource.clone(),
-            reservation_id: round.id.clone(),
-            result: Some(Stored {
-                code: code.into(),
-                ..Stored::default()
-            }),
-            ..TransitionRequest::default()
+        let result = Stored {
+            code: code.into(),
+            ..Stored::default()
         };
+        let request = self.completing(&round.id, result);
         let mut client = self.session.client();
         loop {
             let call = client.transition(self.session.ask(request.clone()));
@@ -189,6 +210,22 @@ pub(super) enum Effect {
     None,
     /// It may have been done, in part or as a whole.
     Unknown,
+    /// The same, and this is how the command ended.
+    Ended(End),
+}
+
+/// For whoever decides. The text keeps a 0 that came too late from being no result at all.
+fn how_it_ended(end: End) -> Stored {
+    let body = match end {
+        End::Exited(code) => format!("the command ended with exit code {code}"),
+        End::Killed(signal) => format!("signal {signal} ended the command"),
+    };
+    Stored {
+        body: body.into(),
+        code: end.code().into(),
+        content_type: "text/plain".to_owned(),
+        ..Stored::default()
+    }
 }
 
 fn may_be_asked_again(trouble: &Trouble) -> bool {

@@ -20,17 +20,23 @@ use super::signals::Signals;
 use super::start::Started;
 use super::terminal::{Terminal, Then};
 use crate::engine::Boottime;
+use crate::proto::v1::{Decision, Verdict};
 
 /// Taken out of the command's environment, for they say what *this* command is to do: one that calls `exec` itself must not take
 /// its caller's key, further resources or attempt for its own.
-const NOT_PASSED_ON: [&str; 3] = [
+const NOT_PASSED_ON: [&str; 5] = [
     "FENCEPOST_ONCE_KEY",
+    "FENCEPOST_EVENT",
+    "FENCEPOST_IDENTITY",
     "FENCEPOST_ALSO",
     "FENCEPOST_HELD_ATTEMPT",
 ];
 
 /// How long the sidecar may take to be told of the end of a command once somebody wants us to end, too.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
+
+/// The rule by which a sidecar tells that the operation of a reservation that is over was finished without it.
+const SETTLED_WITHOUT: &str = "DONE_WITHOUT_ROUND";
 
 /// All that a run needs.
 #[derive(Debug)]
@@ -67,7 +73,8 @@ impl Run {
             let said = "not run: the answer came too late, the reservation is as good as over";
             return Ok(Ending::saying(Exit::Abandon.number(), said));
         }
-        let mut keeping = Keeping::start(&self.wanted.session, id.clone(), self.round.bound);
+        let (session, name) = (&self.wanted.session, self.program.name());
+        let mut keeping = Keeping::start(session, &self.round, name, self.limits);
         let over = match self.begin() {
             Ok((running, guard, alarm)) => self
                 .until_it_ends(
@@ -227,7 +234,13 @@ impl Run {
             );
         if over.lost.is_none() && taken && self.once.is_some() {
             return match self.wanted.complete(&self.round, code, keeping).await {
-                Ok(decision) => stored(&decision, code),
+                Ok(decision) => {
+                    if decision.verdict() == Verdict::Fenced {
+                        // A code of 0 alone would not be kept.
+                        self.wanted.tell_late(id, over.end).await;
+                    }
+                    stored(&decision, code)
+                }
                 Err(trouble) => Ending::saying(
                     trouble.exit.number(),
                     format!(
@@ -237,28 +250,63 @@ impl Run {
                 ),
             };
         }
-        let released = self.wanted.release(id, Effect::Unknown).await;
-        let open = self.once.as_ref().map(|(key, on_failure)| {
-            if *on_failure == OnFailure::Rerun {
-                return format!("{} may be run again", plain(key));
+        let effect = match &self.once {
+            Some(_) => Effect::Ended(over.end),
+            None => Effect::Unknown,
+        };
+        let released = self.wanted.release(id, effect).await;
+        let over_before = matches!(&released, Some(said) if said.verdict() == Verdict::Replayed);
+        let late = if self.once.is_some() && over_before {
+            self.wanted.tell_late(id, over.end).await
+        } else {
+            None
+        };
+        let mut said = match &over.lost {
+            Some(_) => {
+                format!("the reservation was lost while the command ran; it ended with {code}")
             }
-            let resource = self.wanted.resource();
-            let place = plain(&format!("{} {}", resource.kind, resource.id));
-            how_to_resolve(&place, &plain(key))
-        });
-        if over.lost.is_some() {
-            let mut said =
-                format!("the reservation was lost while the command ran; it ended with {code}");
-            said.extend(open.map(|open| format!("; {open}")));
-            return Ending::saying(Exit::Abandon.number(), said);
+            None => format!("the command ended with {code}"),
+        };
+        if released.is_none() {
+            said.push_str(
+                ", of which the sidecar was not told; the reservation runs out by itself",
+            );
         }
-        match open {
-            Some(open) => Ending::saying(code, format!("the command ended with {code}; {open}")),
-            None if released => Ending::quiet(code),
-            None => Ending::saying(
-                code,
-                "the sidecar was not told that the command has ended; the reservation runs out by itself",
-            ),
+        let open = self.left_open(released.as_ref(), late.as_ref());
+        let quiet = over.lost.is_none() && released.is_some() && open.is_none();
+        said.extend(open.map(|open| format!("; {open}")));
+        match over.lost {
+            Some(_) => Ending::saying(Exit::Abandon.number(), said),
+            None if quiet => Ending::quiet(code),
+            None => Ending::saying(code, said),
         }
+    }
+
+    /// What becomes of the operation now that it has no result.
+    fn left_open(&self, released: Option<&Decision>, late: Option<&Decision>) -> Option<String> {
+        let (key, on_failure) = self.once.as_ref()?;
+        let key = plain(key);
+        if let Some(late) = late.filter(|late| late.rule == SETTLED_WITHOUT) {
+            return Some(format!(
+                "{key} was settled by somebody else meanwhile; how this ended is kept in incident {}",
+                plain(&late.incident_id)
+            ));
+        }
+        let asks = match released {
+            // Whether it may run again says the machine, if there is one; and what may, may not for ever.
+            Some(said) if said.verdict() == Verdict::Applied => !said.incident_id.is_empty(),
+            Some(_) | None => *on_failure != OnFailure::Rerun,
+        };
+        if !asks {
+            return Some(format!("{key} may be run again"));
+        }
+        let resource = self.wanted.resource();
+        let place = plain(&format!("{} {}", resource.kind, resource.id));
+        let resolve = how_to_resolve(&place, &key);
+        let incident = released.map_or("", |said| said.incident_id.as_str());
+        if incident.is_empty() {
+            return Some(resolve);
+        }
+        Some(format!("incident {}: {resolve}", plain(incident)))
     }
 }

@@ -1,5 +1,7 @@
 //! What a person must judge or has judged.
 
+use std::collections::BTreeSet;
+
 use super::words::{self, at, count, list};
 use super::{Telling, Topic};
 use crate::domain::decision::{IncidentId, Rule, Verdict};
@@ -112,6 +114,9 @@ impl Telling<'_> {
                 )
             };
             text.push_str(&format!("; {results}: the effect may have run"));
+            if let Some(codes) = codes(incident) {
+                text.push_str(&codes);
+            }
         }
         if incident.unkept > 0 {
             let more = count(
@@ -135,6 +140,18 @@ impl Telling<'_> {
         });
         text
     }
+}
+
+/// The outward codes among the evidence at hand. They are numbers without content, and the first that whoever has to judge asks for.
+fn codes(incident: &Incident) -> Option<String> {
+    let codes = incident.evidence.iter().map(|one| one.result.code);
+    let codes: BTreeSet<u32> = codes.filter(|code| *code != 0).collect();
+    if codes.is_empty() {
+        return None;
+    }
+    let name = if codes.len() == 1 { "code" } else { "codes" };
+    let codes = codes.iter().map(ToString::to_string);
+    Some(format!(", and it ended with {name} {}", list(codes)))
 }
 
 /// What was found, and where the contents differ.

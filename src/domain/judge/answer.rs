@@ -190,6 +190,7 @@ impl Draft {
             deliveries: None,
             result_unkept: false,
             only_asked: false,
+            resolution: None,
         };
         Self {
             certainty: Certainty::Confirm,

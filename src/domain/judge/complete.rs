@@ -180,26 +180,29 @@ impl Fold<'_> {
         self.reservation = ReservationChange::End;
         self.changed = true;
         let draft = draft.freeing(ended, lease);
-        match left {
+        let said = match left {
             Left::NothingDone => {
                 let open = self.open_under(ended);
                 if let Some(id) = open.map(|open| open.intent.operation.clone()) {
                     self.give_back(&id);
                 }
-                draft
+                return draft;
             }
-            Left::Unsaid => match self.left_behind(ended) {
-                Some(incident) => draft.incident(Some(incident)),
-                None => draft,
-            },
+            Left::Unsaid => StoredResult::default(),
+            Left::Ended(result) => *result,
+        };
+        match self.left_behind(ended, said) {
+            Some(incident) => draft.incident(Some(incident)),
+            None => draft,
         }
     }
 
-    /// The incident of the operation that a round which is over has left interrupted, if a person decides about it.
-    pub(super) fn left_behind(&mut self, round: Nonce) -> Option<IncidentId> {
+    /// The incident of the operation that a round which is over has left interrupted, if a person decides about it. `said`: how its
+    /// effect ended.
+    pub(super) fn left_behind(&mut self, round: Nonce, said: StoredResult) -> Option<IncidentId> {
         let open = self.open_under(round)?.clone();
         match self.condition(&open) {
-            Condition::Asks => Some(self.report(&open)),
+            Condition::Asks => Some(self.report_with(&open, said)),
             Condition::Running | Condition::Reruns | Condition::Returned => None,
         }
     }

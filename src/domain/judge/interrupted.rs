@@ -139,6 +139,11 @@ impl Fold<'_> {
 
     /// Writes the incident of a claim that died, once.
     pub(super) fn report(&mut self, open: &OpenOperation) -> IncidentId {
+        self.report_with(open, StoredResult::default())
+    }
+
+    /// The same, with how the effect ended, if somebody said so.
+    pub(super) fn report_with(&mut self, open: &OpenOperation, said: StoredResult) -> IncidentId {
         let id = self.death_of(open);
         if open.claim.raised.has(Raised::INTERRUPTED) {
             return id;
@@ -149,8 +154,14 @@ impl Fold<'_> {
             died_text(open)
         };
         let found = Found::new(Verdict::Interrupted, Rule::ClaimDied, &text);
-        // Each attempt that died is evidence of its own that the effect may have run: it opens the incident again.
-        self.keep_evidence(&About::claim(open), StoredResult::default(), found);
+        // Each attempt that died is evidence of its own that the effect may have run: it opens the incident again. For that it is
+        // kept also where there is no room for what it said.
+        let about = About::claim(open);
+        let full = self.kept_evidence.get(&id);
+        let full =
+            full.is_some_and(|kept| !kept.has_room_for(&self.evidence_of(&about, said.clone())));
+        let said = if full { StoredResult::default() } else { said };
+        self.keep_evidence(&about, said, found);
         self.raise_on(&open.intent.operation, Raised::INTERRUPTED);
         id
     }

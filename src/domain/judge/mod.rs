@@ -317,7 +317,9 @@ impl<'a> Fold<'a> {
         match ask {
             Ask::Reserve(ask, nonce, lease) => self.reserve(ask, *nonce, *lease),
             Ask::Ride(ask, nonce) => self.ride(ask, *nonce),
-            Ask::Release(reservation, left, nonce) => self.release(reservation, *left, *nonce),
+            Ask::Release(reservation, left, nonce) => {
+                self.release(reservation, left.clone(), *nonce)
+            }
             Ask::Transition(ask, nonce) => match ask.purpose {
                 Purpose::Commit => self.transition(ask, *nonce),
                 Purpose::Validate => self.validate(|trial| trial.transition(ask, *nonce)),

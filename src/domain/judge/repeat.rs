@@ -135,7 +135,7 @@ impl Fold<'_> {
             None => draft,
         };
         let draft = match &done.resolved {
-            Some(resolution) => draft.adding(&resolution.told()),
+            Some(resolution) => draft.resolved(resolution),
             None => draft,
         };
         draft.first_time(done.time_ms).fact()

@@ -6,6 +6,7 @@ use super::{Draft, Fold, Judged, ReservationChange};
 use crate::domain::claim::{PAST_CLAIMS_MAX, PastClaim};
 use crate::domain::decision::{Layer, Rule, Verdict};
 use crate::domain::ids::{Nonce, RequestId, ReservationId};
+use crate::domain::outcome::StoredResult;
 use crate::domain::record::{LeaseId, PAST_ROUNDS_MAX, PastRound, Record, Round, RoundEnd};
 use crate::domain::request::{Left, Reserve, Ttl};
 use crate::domain::together::Company;
@@ -118,7 +119,7 @@ impl Fold<'_> {
         let draft = match self.record.end_of(reservation.round()) {
             // Ours: the commit went through and only its reply was lost.
             Some(RoundEnd::Released(by)) if by == nonce.mark() => {
-                let incident = self.left_behind(reservation.round());
+                let incident = self.left_behind(reservation.round(), StoredResult::default());
                 ended_now().incident(incident)
             }
             end => {

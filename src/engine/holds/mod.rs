@@ -260,5 +260,6 @@ fn ran_out() -> Decision {
         deliveries: None,
         result_unkept: false,
         only_asked: false,
+        resolution: None,
     }
 }

@@ -56,7 +56,7 @@ impl Default for Room {
             places: Arc::new(Semaphore::new(RENEWALS_TRIED_MAX)),
             wanted: Notify::new(),
             busy: watch::Sender::new(false),
-            trouble: Sparing::default(),
+            trouble: Sparing::of_what_lasts(),
         }
     }
 }

@@ -65,6 +65,7 @@ pub(crate) fn decision(decision: Decision) -> pb::Decision {
             .map_or(0, |count| i32::try_from(count).unwrap_or(i32::MAX)),
         result_not_kept: decision.result_unkept,
         validate_only: decision.only_asked,
+        resolution: decision.resolution.unwrap_or_default(),
     }
 }
 

@@ -271,10 +271,16 @@ pub(crate) fn renew(request: pb::RenewRequest) -> Result<ReservationId, Fault> {
 
 /// Reads a Release.
 pub(crate) fn release(request: pb::ReleaseRequest) -> Result<(ReservationId, Left), Fault> {
-    let left = if request.nothing_done {
-        Left::NothingDone
-    } else {
-        Left::Unsaid
+    let left = match (request.nothing_done, request.result) {
+        (true, Some(_)) => {
+            return Err(refused(
+                "result",
+                "must be absent with nothing_done: what was not begun has not ended either",
+            ));
+        }
+        (true, None) => Left::NothingDone,
+        (false, Some(wire)) => Left::Ended(Box::new(result::from_wire("result", wire)?)),
+        (false, None) => Left::Unsaid,
     };
     Ok((reservation(&request.reservation_id)?, left))
 }

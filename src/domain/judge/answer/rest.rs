@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Certainty, Draft};
+use crate::domain::claim::{Finding, Resolution};
 use crate::domain::decision::Verdict;
 use crate::domain::judge::reserve::BUSY_RETRY_MIN;
 
@@ -31,6 +32,19 @@ impl Draft {
                 "; the result that it brought is NOT kept, for the incident is full: it is only counted there",
             );
         }
+    }
+
+    /// A person resolved what it is about.
+    pub(in crate::domain::judge) fn resolved(self, resolution: &Resolution) -> Self {
+        let told = resolution.told();
+        let mut draft = self.adding(&told);
+        // Whom a person sent back was decided by a request after all.
+        if resolution.finding != Finding::NotDone
+            && let Some(decision) = draft.decision.as_mut()
+        {
+            decision.resolution = Some(told);
+        }
+        draft
     }
 
     /// Whether it shows a live round.

@@ -12,6 +12,7 @@ use crate::domain::ids::Nonce;
 use crate::domain::incident::{EVIDENCE_BYTES_MAX, EVIDENCE_PIECES_MAX, Incident};
 use crate::domain::judge::{Answer, Ask, Fold, Judged, KeptEvidence, Queue};
 use crate::domain::outcome::RESULT_BODY_BYTES_MAX;
+use crate::domain::request::Left;
 use crate::domain::token::Revision;
 use crate::domain::waiter::{Place, WaiterName};
 
@@ -281,6 +282,48 @@ fn that_a_claim_died_is_kept_in_an_incident_that_is_full() {
     let evidence = &raised(&play, &found).evidence;
     let died = evidence.iter().filter(|one| one.result.is_empty());
     assert_eq!(died.count(), 2);
+}
+
+#[test]
+fn how_an_effect_ended_is_kept_with_the_release_and_that_it_did_also_where_there_is_no_room() {
+    let mut play = pending();
+    let ended = |play: &mut Play, request: u8, body: &str| {
+        let (round, _) = play.claimed(&pay(), request);
+        let left = Left::Ended(Box::new(result(body.as_bytes())));
+        let nonce = play.nonce();
+        let told = play.ask(Ask::Release(round, left, nonce));
+        assert_eq!(verdict(&told), (Verdict::Applied, Rule::Ended));
+        play.resolve("pay", crate::domain::claim::Finding::NotDone);
+        told
+    };
+    let first = ended(&mut play, 1, "exit code 3");
+    assert_eq!(bodies(&play, &first), ["exit code 3"]);
+    for at in 1..EVIDENCE_PIECES_MAX {
+        ended(&mut play, 1 + at as u8, &format!("exit code {at}"));
+    }
+    let beyond = ended(&mut play, 200, "exit code 4");
+    assert_eq!(bodies(&play, &beyond).len(), EVIDENCE_PIECES_MAX);
+    let all = &raised(&play, &beyond).evidence;
+    assert_eq!(all.len(), EVIDENCE_PIECES_MAX + 1);
+}
+
+#[test]
+fn how_an_effect_ended_that_may_run_again_or_was_not_begun_asks_nobody() {
+    for (left, message) in [
+        (
+            Left::Ended(Box::new(result(b"exit code 3"))),
+            pay().reruns(),
+        ),
+        (Left::NothingDone, pay()),
+    ] {
+        let mut play = pending();
+        let (round, _) = play.claimed(&message, 1);
+        let nonce = play.nonce();
+        let told = play.ask(Ask::Release(round, left, nonce));
+        assert_eq!(verdict(&told), (Verdict::Applied, Rule::Ended));
+        assert_eq!(told.decision().incident, None);
+        assert!(play.incidents.is_empty());
+    }
 }
 
 #[test]

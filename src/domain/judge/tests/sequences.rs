@@ -82,7 +82,7 @@ impl World {
                 } else {
                     Left::Unsaid
                 };
-                let plain = Plain::Release(id.round(), left, nonce);
+                let plain = Plain::Release(id.round(), left.clone(), nonce);
                 (Ask::Release(id, left, nonce), plain)
             }
             Wish::Claim {
@@ -176,7 +176,7 @@ impl World {
                 let token = BASE + committed.map_or(0, Revision::get);
                 model.reserve(*request, *nonce, token)
             }
-            Plain::Release(round, left, nonce) => model.release(*round, *left, *nonce),
+            Plain::Release(round, left, nonce) => model.release(*round, left.clone(), *nonce),
             Plain::Claim(message, request, nonce) => {
                 let token = BASE + committed.map_or(0, Revision::get);
                 model.claim(message, *request, *nonce, token)

@@ -6,259 +6,26 @@
     missing_docs
 )]
 
-#[path = "support/mod.rs"]
-#[allow(
-    unused_imports,
-    unused_macros,
-    reason = "nothing here is about an engine"
-)]
+#[path = "../support/mod.rs"]
 mod support;
 
-use std::io::{BufRead as _, BufReader, Write as _};
+mod bench;
+mod engines;
+mod settled;
+mod streams;
+
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use fencepost::engine::Boottime;
-use fencepost::proto::v1::coordination_service_client::CoordinationServiceClient;
-use fencepost::proto::v1::{InspectRequest, ReleaseRequest, Resource, Snapshot};
-use fencepost::server::{Running, start_dev};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use fencepost::proto::v1::ReleaseRequest;
+use rustix::process::{Pid, Signal, kill_process};
+
+use bench::{Bench, Exec, SOON, STUBBORN, client, gone, inspect, pid_of, runs};
 use support::process::Process;
 use support::proxy::Proxy;
 use support::{bounded, until};
-
-/// How long what must happen may take, where no promise says how long.
-const SOON: Duration = Duration::from_secs(30);
-/// A script that a signal to stop does not end, and that tells when it is up.
-const STUBBORN: &str =
-    r#"trap 'echo told >> "$LOG"' TERM; echo up $$; while :; do sleep 0.02; done"#;
-
-struct Said {
-    exit: i32,
-    out: String,
-    err: String,
-}
-
-/// A directory, and `exec`s that ask one sidecar.
-struct Bench {
-    address: String,
-    directory: tempfile::TempDir,
-    // Below, so that it outlives nothing that asks it.
-    _sidecar: Option<Running>,
-}
-
-impl Bench {
-    async fn start() -> Self {
-        let sidecar = start_dev("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        Self {
-            address: sidecar.addr().to_string(),
-            directory: tempfile::tempdir().unwrap(),
-            _sidecar: Some(sidecar),
-        }
-    }
-
-    fn at(process: &Process) -> Self {
-        Self {
-            address: process.address().to_owned(),
-            directory: tempfile::tempdir().unwrap(),
-            _sidecar: None,
-        }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// What the commands have written into `$LOG`.
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.path("log")).unwrap_or_default()
-    }
-
-    fn command(&self, program: &str, words: &[&str]) -> Command {
-        let mut command = Command::new(program);
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("FENCEPOST_")) {
-            command.env_remove(name);
-        }
-        command
-            .args(words)
-            .env("FENCEPOST_ADDR", &self.address)
-            .env("BIN", env!("CARGO_BIN_EXE_fencepost"))
-            .env("LOG", self.path("log"))
-            .env("DIR", self.directory.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command
-    }
-
-    /// `fencepost exec job nightly WORDS -- sh -c SCRIPT`.
-    fn begin(&self, words: &[&str], script: &str) -> Exec {
-        let all = [
-            &["exec", "job", "nightly"],
-            words,
-            &["--", "sh", "-c", script],
-        ]
-        .concat();
-        Exec::start(self.command(env!("CARGO_BIN_EXE_fencepost"), &all))
-    }
-
-    async fn run(&self, words: &[&str], script: &str) -> Said {
-        self.begin(words, script).ended().await
-    }
-
-    async fn fencepost(&self, words: &[&str]) -> Said {
-        Exec::start(self.command(env!("CARGO_BIN_EXE_fencepost"), words))
-            .ended()
-            .await
-    }
-
-    async fn inspect(&self, id: &str) -> Snapshot {
-        inspect(&self.address, id).await
-    }
-
-    async fn held(&self) -> bool {
-        self.inspect("nightly").await.live_token != 0
-    }
-}
-
-async fn client(address: &str) -> CoordinationServiceClient<tonic::transport::Channel> {
-    let address = format!("http://{address}");
-    CoordinationServiceClient::connect(address).await.unwrap()
-}
-
-async fn inspect(address: &str, id: &str) -> Snapshot {
-    let resource = Some(Resource {
-        kind: "job".into(),
-        id: id.into(),
-    });
-    let answer = client(address)
-        .await
-        .inspect(InspectRequest {
-            resource,
-            ..InspectRequest::default()
-        })
-        .await;
-    answer.unwrap().into_inner().snapshot.unwrap()
-}
-
-/// A process that does not outlive its test.
-struct Exec {
-    child: Option<Child>,
-    pid: Pid,
-    input: Option<ChildStdin>,
-    out: Option<BufReader<ChildStdout>>,
-}
-
-impl Exec {
-    fn start(mut command: Command) -> Self {
-        let mut child = command.spawn().unwrap();
-        Self {
-            pid: Pid::from_child(&child),
-            input: child.stdin.take(),
-            out: child.stdout.take().map(BufReader::new),
-            child: Some(child),
-        }
-    }
-
-    /// The next line that the command says.
-    async fn line(&mut self) -> String {
-        let mut out = self.out.take().unwrap();
-        let (line, out) = tokio::task::spawn_blocking(move || {
-            let mut line = String::new();
-            out.read_line(&mut line).unwrap();
-            (line, out)
-        })
-        .await
-        .unwrap();
-        self.out = Some(out);
-        line.trim().to_owned()
-    }
-
-    /// The process of a script that says `up PID`.
-    async fn up(&mut self) -> Pid {
-        let line = self.line().await;
-        let pid = line
-            .strip_prefix("up ")
-            .unwrap_or_else(|| panic!("{line:?}"));
-        pid_of(pid)
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(self.pid, signal).unwrap();
-    }
-
-    async fn ended(mut self) -> Said {
-        drop(self.input.take());
-        let mut out = self.out.take().unwrap();
-        let child = self.child.take().unwrap();
-        tokio::task::spawn_blocking(move || {
-            let mut text = String::new();
-            std::io::Read::read_to_string(&mut out, &mut text).unwrap();
-            let output = child.wait_with_output().unwrap();
-            Said {
-                exit: output.status.code().unwrap_or(-1),
-                out: text,
-                err: String::from_utf8(output.stderr).unwrap(),
-            }
-        })
-        .await
-        .unwrap()
-    }
-
-    fn children(&self) -> String {
-        let pid = self.pid.as_raw_nonzero();
-        std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap()
-    }
-
-    /// The command and the guard have ended; who has not been reaped does not run.
-    async fn children_are_gone(&self) {
-        until("its children are gone", SOON, || async {
-            let children = self.children();
-            let mut children = children.split_whitespace().map(pid_of);
-            (!children.any(runs)).then_some(())
-        })
-        .await;
-    }
-
-    /// Its guard, which is a child of it.
-    fn guard(&self) -> Pid {
-        let children = self.children();
-        let guard = children.split_whitespace().find(|child| {
-            let words = std::fs::read_to_string(format!("/proc/{child}/cmdline"));
-            words.unwrap_or_default().contains("exec-guard")
-        });
-        pid_of(guard.unwrap_or_else(|| panic!("no guard among {children}")))
-    }
-}
-
-impl Drop for Exec {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // What it runs goes with it.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn pid_of(text: &str) -> Pid {
-    Pid::from_raw(text.trim().parse().unwrap()).unwrap()
-}
-
-/// A process that is nobody's any more may be left as a zombie where nobody reaps; it runs no more.
-fn runs(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    let state = stat.ok().and_then(|stat| {
-        let (_, rest) = stat.rsplit_once(')')?;
-        rest.trim().chars().next()
-    });
-    test_kill_process(pid).is_ok() && !matches!(state, Some('Z' | 'X') | None)
-}
-
-async fn gone(what: &str, pid: Pid) {
-    until(what, SOON, || async move { (!runs(pid)).then_some(()) }).await;
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_has_its_input_its_environment_and_its_exit_code() {
@@ -526,6 +293,7 @@ async fn a_loss_that_is_told_stops_the_command_at_once() {
         let request = ReleaseRequest {
             reservation_id,
             nothing_done: false,
+            result: None,
         };
         client(&bench.address).await.release(request).await.unwrap();
         gone("the command", command).await;
@@ -839,9 +607,10 @@ async fn a_job_is_stopped_and_goes_on_as_one_also_when_it_reads_from_the_termina
     bounded(Box::pin(async {
         for reads in ["", "read x < /dev/tty;"] {
             let bench = Bench::start().await;
+            // Nothing is forked while it waits: a shell whose child is stopped before it has become a command cannot be stopped itself.
             let script = format!(
-                "echo $PPID $$ > $DIR/pids.part; mv $DIR/pids.part $DIR/pids; {reads} touch $DIR/read
-                while [ ! -e $DIR/stop ]; do sleep 0.02; done; echo end >> $LOG"
+                "mkfifo $DIR/stop; exec 3<> $DIR/stop; echo $PPID $$ > $DIR/pids.part; mv $DIR/pids.part $DIR/pids; {reads}
+                : > $DIR/read; read y <&3; echo $(cut -d' ' -f5,8 /proc/$$/stat) > $DIR/front; echo end >> $LOG"
             );
             let file = bench.path("script");
             std::fs::write(&file, script).unwrap();
@@ -865,11 +634,15 @@ async fn a_job_is_stopped_and_goes_on_as_one_also_when_it_reads_from_the_termina
             // The shell has the terminal again; what it is told is not read by the command.
             keys.write_all(b"echo shell >> $LOG\n").unwrap();
             until("the shell", SOON, || async { (bench.log() == "shell\n").then_some(()) }).await;
-            std::fs::write(bench.path("stop"), "").unwrap();
+            std::fs::write(bench.path("stop"), "\n").unwrap();
             keys.write_all(b"fg\n").unwrap();
             keys.write_all(b"echo code $? >> $LOG\n").unwrap();
             let all = "shell\nend\ncode 0\n";
             until(all, SOON, || async { (bench.log() == all).then_some(()) }).await;
+            // Who had the terminal has it again, without having to ask for it: what is typed reaches it alone.
+            let front = std::fs::read_to_string(bench.path("front")).unwrap();
+            let (group, foreground) = front.trim().split_once(' ').unwrap();
+            assert_eq!(group == foreground, !reads.is_empty(), "{front}");
             keys.write_all(b"exit\n").unwrap();
         }
     }))

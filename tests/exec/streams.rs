@@ -1,0 +1,124 @@
+//! `hold` and `watch`, when the sidecar is stopped, killed or silent: what happened, what it means, what to do.
+
+use std::time::Duration;
+
+use fencepost::engine::Boottime;
+
+use crate::bench::{Bench, Exec, Said};
+use crate::support::bounded;
+use crate::support::process::Process;
+
+fn start(bench: &Bench, words: &[&str]) -> Exec {
+    Exec::start(bench.command(env!("CARGO_BIN_EXE_fencepost"), words))
+}
+
+/// A reservation of this id, as `reserve` names it.
+async fn reserve(bench: &Bench, id: &str, ttl: &str) -> String {
+    let said = bench.fencepost(&["reserve", "job", id, "--ttl", ttl]).await;
+    assert_eq!(said.exit, 0, "{}", said.err);
+    let line = said
+        .out
+        .lines()
+        .find(|line| line.starts_with("reservation"));
+    line.unwrap().split_whitespace().last().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_holds_or_watches_is_told_what_the_end_of_a_sidecar_means() {
+    bounded(Box::pin(async {
+        for killed in [true, false] {
+            let sidecar = Process::dev(&[]).await;
+            let bench = Bench::at(&sidecar);
+            let kept = reserve(&bench, "kept", "1h").await;
+            let closed = reserve(&bench, "closed", "1h").await;
+            let mut hold = start(&bench, &["hold", &kept]);
+            let mut closing = start(&bench, &["hold", &closed, "--release-on-close"]);
+            let mut watch = start(&bench, &["watch", "job", "kept", "-o", "json"]);
+            for talks in [&mut hold, &mut closing, &mut watch] {
+                assert_ne!(talks.line().await, "");
+            }
+            if killed {
+                sidecar.kill().await;
+            } else {
+                assert_eq!(sidecar.terminate().await, 0);
+            }
+            let (what, exit) = if killed {
+                ("is broken", 75)
+            } else {
+                ("is being stopped", 69)
+            };
+            let said: [Said; 3] = [
+                hold.ended().await,
+                closing.ended().await,
+                watch.ended().await,
+            ];
+            for said in &said {
+                assert_eq!(said.exit, exit, "{}", said.err);
+                assert!(said.err.contains(what), "{}", said.err);
+            }
+            let [hold, closing, watch] = said.map(|said| said.err);
+            assert!(
+                hold.contains(&format!(
+                    "{kept} is not renewed any more; it is safe for 59m"
+                )),
+                "{hold}"
+            );
+            assert!(hold.contains("fencepost hold RESERVATION_ID"), "{hold}");
+            assert!(
+                closing.contains(&format!("{closed} is released by the sidecar")),
+                "{closing}"
+            );
+            assert!(
+                watch.contains("fencepost watch job kept --after-revision "),
+                "{watch}"
+            );
+            assert!(watch.contains(" --timeline-id "), "{watch}");
+        }
+    }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_holds_takes_silence_past_its_time_as_the_loss_that_it_is() {
+    bounded(Box::pin(async {
+        let sidecar = Process::dev(&[]).await;
+        let bench = Bench::at(&sidecar);
+        let id = reserve(&bench, "kept", "3s").await;
+        let mut hold = start(&bench, &["hold", &id]);
+        assert_eq!(hold.line().await, "news         renewed");
+        sidecar.pause();
+        let silent = Boottime::now();
+        let said = hold.ended().await;
+        assert_eq!(said.exit, 12, "{}", said.err);
+        assert!(said.err.contains(&format!("{id} is lost")), "{}", said.err);
+        // As long as it may have been renewed, and about a second to notice.
+        assert!(Boottime::now().since(silent) < Duration::from_secs(6));
+    }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_long_a_held_reservation_is_safe_is_told_from_now_on_and_does_not_grow() {
+    bounded(Box::pin(async {
+        let sidecar = Process::dev(&[]).await;
+        let bench = Bench::at(&sidecar);
+        let id = reserve(&bench, "kept", "3s").await;
+        let mut hold = start(&bench, &["hold", &id]);
+        let mut safe = Vec::new();
+        while safe.len() < 5 {
+            let line = hold.line().await;
+            if let Some(told) = line.strip_prefix("safe for") {
+                safe.push(told.trim().to_owned());
+            }
+        }
+        for told in &safe {
+            let seconds = told
+                .split_whitespace()
+                .find_map(|part| part.strip_suffix('s'));
+            let seconds = seconds.and_then(|seconds| seconds.parse::<u64>().ok());
+            assert!(seconds.is_none_or(|seconds| seconds < 3), "{safe:?}");
+            assert!(told.contains("counted from when this is printed"), "{told}");
+        }
+    }))
+    .await;
+}
