@@ -9,6 +9,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod above;
 mod claims;
 mod confirm;
 mod conflict;
@@ -42,6 +43,7 @@ mod queue;
 mod queue_several;
 mod queue_troubles;
 mod restores;
+mod restores_full;
 mod restores_seen;
 mod restores_twice;
 mod retention;
