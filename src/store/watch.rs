@@ -15,7 +15,7 @@ use etcd_client::{
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::StoreError;
-use super::failure::{Meaning, detail_of, meaning_of};
+use super::failure::{detail_of, meaning_of};
 use super::link::Store;
 use super::session::{Repeat, Session};
 use super::txn::as_etcd;
@@ -294,7 +294,7 @@ impl Watch {
         let message = match timeout_at(until, open.stream.message()).await {
             Ok(Ok(Some(message))) => message,
             Ok(Ok(None)) => return Err(broken("etcd closed it".to_owned(), false)),
-            Ok(Err(error)) if meaning_of(&error) == Meaning::WhoAsks => {
+            Ok(Err(error)) if meaning_of(&error).is_about_who_asks() => {
                 return Err(Broken {
                     refused: true,
                     ..broken(error.to_string(), false)
@@ -327,6 +327,7 @@ impl Watch {
                 "permission denied",
                 "invalid auth token",
                 "user name is empty",
+                "revision of auth store is old",
             ]
             .iter()
             .any(|text| reason.contains(text));
@@ -384,4 +385,19 @@ fn pauses() -> ExponentialBackoff {
         .with_jitter()
         .without_max_times()
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn watches_that_are_cut_at_one_moment_do_not_come_back_at_one() {
+        const WATCHES: usize = 64;
+        let back = (0..WATCHES).map(|_| pauses().take(3).sum::<Duration>());
+        let moments: BTreeSet<Duration> = back.collect();
+        assert!(moments.len() > WATCHES / 2, "{moments:?}");
+    }
 }
