@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 VERSIONS=("$@")
 [ ${#VERSIONS[@]} -gt 0 ] || VERSIONS=(path 3.5.35 3.6.16 3.7.3)
 # The promises about who owns what, and about replies that etcd does not give.
-OWNERSHIP=(exclusive fence leases old_rounds once lost_replies lost_claims timelines waiting store_refuses restores_full)
+OWNERSHIP=(exclusive fence leases old_rounds once lost_replies lost_claims timelines waiting store_refuses restores_full holds honest_renewals)
 
 # Backups are restored by the etcdutl of each version.
 filters=(restores::a)

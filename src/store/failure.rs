@@ -280,9 +280,12 @@ mod tests {
             (Code::InvalidArgument, "etcdserver: user name is empty"),
         ] {
             assert_eq!(meaning(code, message), Meaning::WhoAsks, "{message}");
+            assert!(meaning(code, message).is_about_who_asks(), "{message}");
         }
         let moved = "etcdserver: revision of auth store is old";
         assert_eq!(meaning(Code::InvalidArgument, moved), Meaning::RightsMoved);
+        assert!(meaning(Code::InvalidArgument, moved).is_about_who_asks());
+        assert!(!meaning(Code::Unavailable, "etcdserver: no leader").is_about_who_asks());
     }
 
     #[test]
