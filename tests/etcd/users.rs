@@ -38,11 +38,13 @@ impl World {
     /// With one user of Fencepost, who may read and write what begins so.
     async fn new(permitted: &str) -> Self {
         let ttl = format!("--auth-token-ttl={TOKEN_TTL_SECONDS}");
-        let world = Self::open(permitted, tempfile::tempdir().unwrap(), &[&ttl]).await;
+        let directory = tempfile::tempdir().unwrap();
+        // Boxed, for a test that has it inside would be large.
+        let world = Box::pin(Self::open(permitted, directory, &[&ttl])).await;
         let mut raw = world.root.clone();
         raw.auth_enable().await.unwrap();
         Self {
-            root: world.fresh_root().await,
+            root: Box::pin(world.fresh_root()).await,
             ..world
         }
     }
