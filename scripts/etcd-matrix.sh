@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs what depends on etcd against several versions of it: the tests of the store, those of etcd in production, and the promises
-# about ownership. `path` is the etcd in PATH; the others are built from etcd's Go module, once.
+# about ownership and restores; then an upgrade of a cluster from each of them to the next. `path` is the etcd in PATH; the others
+# are built from etcd's Go modules, once, and should rise by one minor version each.
 #   etcd-matrix.sh [VERSION…]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,18 +9,22 @@ cd "$(dirname "$0")/.."
 VERSIONS=("$@")
 [ ${#VERSIONS[@]} -gt 0 ] || VERSIONS=(path 3.5.35 3.6.16 3.7.3)
 # The promises about who owns what, and about replies that etcd does not give.
-OWNERSHIP=(exclusive fence leases old_rounds once lost_replies lost_claims timelines waiting store_refuses)
+OWNERSHIP=(exclusive fence leases old_rounds once lost_replies lost_claims timelines waiting store_refuses restores_full holds honest_renewals)
 
-filters=()
+# Backups are restored by the etcdutl of each version.
+filters=(restores::a)
 for module in "${OWNERSHIP[@]}"; do filters+=("$module::real"); done
 
 # All before any: a version that cannot be built must not be found out after an hour of tests.
 programs=()
+built=()
 for version in "${VERSIONS[@]}"; do
     if [ "$version" = path ]; then
         programs+=("$(command -v etcd)")
     else
-        programs+=("$(scripts/etcd-build.sh "$version")")
+        program=$(scripts/etcd-build.sh "$version")
+        programs+=("$program")
+        built+=("$program")
     fi
 done
 
@@ -40,5 +45,14 @@ for at in "${!VERSIONS[@]}"; do
         results+=("$(printf '%-24s %-10s %s' "$said" "$binary" "$outcome")")
     done
 done
+
+if [ ${#built[@]} -gt 1 ]; then
+    all=$(IFS=:; echo "${built[*]}")
+    echo "etcd-matrix: an upgrade through $all"
+    outcome=passed
+    TEST_ETCD_UPGRADES=$all cargo test --locked --test etcd -- upgrades:: || outcome=FAILED
+    [ "$outcome" = passed ] || code=1
+    results+=("$(printf '%-24s %-10s %s' "an upgrade of all built" etcd "$outcome")")
+fi
 printf '%s\n' "${results[@]}"
 exit "$code"

@@ -143,7 +143,7 @@ impl Trouble {
             Code::ResourceExhausted if !again_after(status).is_empty() => Self::new(
                 Exit::Unavailable,
                 format!(
-                    "the sidecar at {place} has too much to do: {said}{}",
+                    "the sidecar at {place} cannot take it now: {said}{}",
                     again_after(status)
                 ),
             ),

@@ -1,5 +1,6 @@
 //! Why a call has no answer. Each kind becomes one gRPC code, in one table in `transport::status`.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::domain::ids::Kind;
@@ -14,6 +15,26 @@ const LAW_RETRY: Duration = Duration::from_millis(50);
 const STORE_RETRY: Duration = Duration::from_millis(500);
 /// When to ask again when an operator has to do something first.
 const OPERATOR_RETRY: Duration = Duration::from_secs(5);
+
+/// How far the start of a timeline came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HowFar {
+    /// Nothing was done.
+    Nothing,
+    /// It was begun, which halts everything, and is not in force.
+    Begun,
+}
+
+impl fmt::Display for HowFar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "no timeline was started, and nothing was done",
+            Self::Begun => {
+                "the new timeline was begun and is not in force: nothing is judged until one is"
+            }
+        })
+    }
+}
 
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -118,6 +139,17 @@ pub enum Fault {
         /// When to ask again.
         retry_after: Duration,
     },
+    /// etcd has no space left for a new timeline.
+    #[error(
+        "etcd has no space left: {how_far}. Make room (compact, defragment, disarm the alarm), then run `fencepost admin \
+         start-timeline` again"
+    )]
+    StartNeedsSpace {
+        /// How far it came.
+        how_far: HowFar,
+        /// When to ask again.
+        retry_after: Duration,
+    },
     /// etcd does not know the sidecar's user, or that user may not do this; nothing was done.
     #[error(
         "etcd does not let this sidecar in, or not do this; nothing was done, and the log of the sidecar says which right is \
@@ -169,6 +201,7 @@ impl Fault {
             | Self::NoSuchIncident
             | Self::Halted { .. }
             | Self::TimelineSuperseded
+            | Self::StartNeedsSpace { .. }
             | Self::StoreDenied { .. }
             | Self::Stopping { .. }
             | Self::DeadlinePassed
@@ -208,6 +241,14 @@ impl Fault {
     /// Why nothing can be written now.
     pub(super) fn store_full() -> Self {
         Self::StoreFull {
+            retry_after: OPERATOR_RETRY,
+        }
+    }
+
+    /// Why no timeline can be started now.
+    pub(super) fn start_needs_space(how_far: HowFar) -> Self {
+        Self::StartNeedsSpace {
+            how_far,
             retry_after: OPERATOR_RETRY,
         }
     }

@@ -262,6 +262,7 @@ fn after_keepalive(fault: Fault) -> Fault {
         | Fault::RenewalsLate { .. }
         | Fault::Halted { .. }
         | Fault::TimelineSuperseded
+        | Fault::StartNeedsSpace { .. }
         | Fault::DeadlinePassed
         | Fault::UnknownOutcome { .. }
         | Fault::CorruptRecord => fault,

@@ -42,7 +42,7 @@ pub use crate::store::{IncidentPage, MachineList, MachinePage};
 pub use clock::{Boottime, Clock};
 pub use counts::{COUNT_ROWS_MAX, Count};
 pub use facade::{Caller, Engine, EngineOptions, Known, OperationState, Reserved};
-pub use fault::Fault;
+pub use fault::{Fault, HowFar};
 pub use holds::{AtClose, HELD_MAX, HELD_PER_STREAM_MAX, Held, Hold, HoldEnd, HoldNews, Holdings};
 pub use laws::Counted;
 pub use machines::Applied;

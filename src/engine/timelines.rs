@@ -6,7 +6,7 @@ use tracing::{info, warn};
 
 use super::clock::wall_clock_ms;
 use super::facade::{Caller, Engine, question_failed, random_nonce};
-use super::fault::Fault;
+use super::fault::{Fault, HowFar};
 use super::ticket::{Progress, UNKNOWN_RETRY};
 use crate::domain::ids::{Holder, Reason};
 use crate::domain::timeline::{Halt, Start, Stored};
@@ -127,7 +127,7 @@ impl Engine {
                 largest: 0,
             };
             let begun = store.begin_timeline(&before, starting, &started).await;
-            if let Some(changed) = begun.map_err(step_failed)? {
+            if let Some(changed) = begun.map_err(|error| step_failed(error, HowFar::Nothing))? {
                 info!(
                     id = ?timeline.id,
                     base = timeline.base,
@@ -177,16 +177,18 @@ where
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
-        let moved = matches!(
+        // Neither passes by itself.
+        let is_final = matches!(
             error,
-            StoreError::NotApplied {
-                reason: NotApplied::TimelineMoved,
-                ..
-            }
+            StoreError::Full { .. }
+                | StoreError::NotApplied {
+                    reason: NotApplied::TimelineMoved,
+                    ..
+                }
         );
         tries += 1;
-        if moved || tries >= STEP_TRIES_MAX {
-            return Err(step_failed(error));
+        if is_final || tries >= STEP_TRIES_MAX {
+            return Err(step_failed(error, HowFar::Begun));
         }
         warn!(%error, "a step towards a new timeline failed; trying again");
         tokio::time::sleep(STEP_PAUSE).await;
@@ -194,7 +196,7 @@ where
 }
 
 /// What was begun may be half-done; another start makes it good.
-fn step_failed(error: StoreError) -> Fault {
+fn step_failed(error: StoreError, how_far: HowFar) -> Fault {
     match error {
         StoreError::NotApplied {
             reason: NotApplied::TimelineMoved,
@@ -206,6 +208,10 @@ fn step_failed(error: StoreError) -> Fault {
                 retry_after: UNKNOWN_RETRY,
             }
         }
-        StoreError::Corrupt { .. } | StoreError::Full { .. } => question_failed(&error),
+        StoreError::Full { .. } => {
+            warn!(%error, ?how_far, "a new timeline was not started");
+            Fault::start_needs_space(how_far)
+        }
+        StoreError::Corrupt { .. } => question_failed(&error),
     }
 }

@@ -28,6 +28,17 @@ pub(super) enum Meaning {
     RightsMoved,
 }
 
+impl Meaning {
+    /// Whether etcd would answer somebody whose token it knows, and who asks under the rights of now. Nothing was done, and nothing
+    /// is wrong with the member.
+    pub(super) fn is_about_who_asks(self) -> bool {
+        match self {
+            Self::WhoAsks | Self::RightsMoved => true,
+            Self::TryAnother | Self::No(_) | Self::Unknown | Self::Full => false,
+        }
+    }
+}
+
 pub(super) fn meaning_of(error: &Error) -> Meaning {
     match error {
         Error::GRpcStatus(status) => meaning_of_status(status),
@@ -269,9 +280,12 @@ mod tests {
             (Code::InvalidArgument, "etcdserver: user name is empty"),
         ] {
             assert_eq!(meaning(code, message), Meaning::WhoAsks, "{message}");
+            assert!(meaning(code, message).is_about_who_asks(), "{message}");
         }
         let moved = "etcdserver: revision of auth store is old";
         assert_eq!(meaning(Code::InvalidArgument, moved), Meaning::RightsMoved);
+        assert!(meaning(Code::InvalidArgument, moved).is_about_who_asks());
+        assert!(!meaning(Code::Unavailable, "etcdserver: no leader").is_about_who_asks());
     }
 
     #[test]

@@ -6,7 +6,6 @@ use super::link::Store;
 use super::session::Repeat;
 use super::txn::{READ_OPERATIONS_MAX, are_there_under, one_value};
 use crate::domain::ids::ResourceId;
-use crate::domain::record::LeaseId;
 use crate::domain::token::Revision;
 
 /// Most reservations that are asked about in one request.
@@ -19,8 +18,6 @@ pub struct Granted {
     pub resource: ResourceId,
     /// When its key was created.
     pub at: Revision,
-    /// What the key hangs on.
-    pub lease: LeaseId,
 }
 
 impl Store {
@@ -42,9 +39,11 @@ impl Store {
             .iter()
             .map(|granted| {
                 let found = one_value(&mut responses)?;
+                // Whoever writes the key again, as on another lease, changes its revision. The lease itself is not told from
+                // etcd 3.7 on where no value is asked for.
                 Ok(found.is_some_and(|kv| {
-                    let created = Revision::from_etcd(kv.create_revision);
-                    created == Some(granted.at) && kv.lease == granted.lease.0
+                    let of = [kv.create_revision, kv.mod_revision].map(Revision::from_etcd);
+                    of == [Some(granted.at); 2]
                 }))
             })
             .collect()

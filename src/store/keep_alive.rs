@@ -141,8 +141,9 @@ async fn open<'s>(session: &'s Session, unsent: &mut VecDeque<Waiter>) -> Option
         let mut client = member.lease.clone();
         let mut opened = timeout(silence, client.keep_alive(lease.0)).await;
         if let Ok(Err(error)) = &opened
-            && meaning_of(error) == Meaning::WhoAsks
-            && session.log_in(member, token).await.is_ok()
+            && let meaning = meaning_of(error)
+            && meaning.is_about_who_asks()
+            && session.be_known(member, token, meaning).await.is_ok()
         {
             opened = timeout(silence, client.keep_alive(lease.0)).await;
         }
@@ -162,8 +163,9 @@ async fn open<'s>(session: &'s Session, unsent: &mut VecDeque<Waiter>) -> Option
                 return None;
             }
             Ok(Err(error)) => {
-                may_have_been_sent |=
-                    !matches!(meaning_of(&error), Meaning::TryAnother | Meaning::WhoAsks);
+                let meaning = meaning_of(&error);
+                let not_done = meaning == Meaning::TryAnother || meaning.is_about_who_asks();
+                may_have_been_sent |= !not_done;
                 failures.push(detail_of(&member.name, &error));
             }
             Err(_) => {
@@ -242,7 +244,11 @@ async fn serve(
                     sent.answer(LeaseId(reply.id()), reply.ttl());
                 }
                 Ok(None) => break "etcd closed it".to_owned(),
-                Err(error) => break detail_of(&stream.member.name, &error),
+                Err(error) => {
+                    // A token that has run out says nothing of the member.
+                    found_out = !meaning_of(&error).is_about_who_asks();
+                    break detail_of(&stream.member.name, &error);
+                }
             },
             () = sleep_until(waiting_since + silence), if sent.count > 0 => {
                 found_out = is_found_out(session, silence);

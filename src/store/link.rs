@@ -11,7 +11,7 @@ use super::clock::{self, StoredClock};
 use super::commit::{BatchOutcome, Commit, ReadAsk, Seen};
 use super::endpoint::Endpoint;
 use super::error::{NotApplied, StoreError};
-use super::failure::not_applied;
+use super::failure::{indeterminate, not_applied};
 use super::keepers::Keepers;
 use super::keys::{Key, Keys, Prefix};
 use super::login::Login;
@@ -217,10 +217,13 @@ impl Store {
         let build = || txn::batch_txn(&shared.timeline_key, known.changed, members);
         let reply = shared.session.txn(Repeat::Never, build).await?;
         if reply.succeeded {
-            return batch_outcome(reply, members);
+            // A halt that could not be written broke no guard.
+            return match known.with_unwritten(&self.known()).halt() {
+                Some(halt) => Err(indeterminate(halt.to_string())),
+                None => batch_outcome(reply, members),
+            };
         }
-        let found = one_value(&mut reply.responses.into_iter())?;
-        let found = Known::from_etcd(&shared.timeline_key, found)?;
+        let found = self.found(one_value(&mut reply.responses.into_iter())?)?;
         Err(self.timeline_moved(known, found))
     }
 
@@ -264,13 +267,21 @@ impl Store {
         Ok(reply.0.kvs)
     }
 
+    /// What etcd has at the timeline's key, with a halt that could not be written there.
+    pub(super) fn found(&self, found: Option<PbKeyValue>) -> Result<Known, StoreError> {
+        let found = Known::from_etcd(&self.shared.timeline_key, found)?;
+        // What is known now, not when it was asked for: a halt forgets how far etcd had come, so a reply that was asked for
+        // after it is held against nothing else.
+        Ok(found.with_unwritten(&self.known()))
+    }
+
     /// Whether what etcd has at the timeline's key is what was known of it, and things are judged in it.
     pub(super) fn still_in_force(
         &self,
         known: Known,
         found: Option<PbKeyValue>,
     ) -> Result<(), StoreError> {
-        let found = Known::from_etcd(&self.shared.timeline_key, found)?;
+        let found = self.found(found)?;
         if found != known {
             return Err(self.timeline_moved(known, found));
         }

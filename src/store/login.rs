@@ -32,6 +32,8 @@ const REFUSED_REST: Duration = Duration::from_secs(1);
 const PASSWORD_BYTES_MAX: usize = 1024;
 /// The header that etcd looks for.
 const TOKEN_HEADER: &str = "token";
+/// What etcd says to a login while it has no users.
+const NOT_ENABLED: &str = "etcdserver: authentication is not enabled";
 /// The service and the method of a login.
 const AUTHENTICATE: [&str; 2] = ["etcdserverpb.Auth", "Authenticate"];
 
@@ -163,8 +165,13 @@ impl Credentials {
                 turn.failed = None;
                 let mut token = self.token.write().unwrap_or_else(PoisonError::into_inner);
                 token.number += 1;
-                token.value = Some(value);
-                tracing::info!(endpoint, user = %self.login.user, "logged in to etcd");
+                match &value {
+                    Some(_) => {
+                        tracing::info!(endpoint, user = %self.login.user, "logged in to etcd")
+                    }
+                    None => tracing::info!(endpoint, "etcd asks nobody for a login any more"),
+                }
+                token.value = value;
                 Ok(())
             }
             Err(why) => {
@@ -177,13 +184,14 @@ impl Credentials {
         }
     }
 
+    /// `None`: users were turned off since, and calls are taken without a token.
     async fn log_in(
         &self,
         turn: &mut Turn,
         endpoint: &str,
         channel: &Channel,
         limit: Duration,
-    ) -> Result<HeaderValue, NoLogin> {
+    ) -> Result<Option<HeaderValue>, NoLogin> {
         let file = self.login.password_file.clone();
         let read = tokio::task::spawn_blocking(move || Password::read(&file));
         let read = read.await.unwrap_or_else(|error| Err(error.to_string()));
@@ -212,8 +220,9 @@ impl Credentials {
                     })?;
                     value.set_sensitive(true);
                     turn.taken = Some(password);
-                    return Ok(value);
+                    return Ok(Some(value));
                 }
+                Ok(Err(status)) if status.message().starts_with(NOT_ENABLED) => return Ok(None),
                 Ok(Err(status)) => {
                     let error = etcd_client::Error::GRpcStatus(status);
                     let no = matches!(meaning_of(&error), Meaning::No(_));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use etcd_client::proto::PbKeyValue;
+use etcd_client::proto::{PbKeyValue, PbTxnResponse};
 use etcd_client::{Compare, CompareOp, GetOptions, LeaseTimeToLiveOptions, Txn, TxnOp};
 use futures_util::{StreamExt as _, stream};
 
@@ -84,9 +84,7 @@ impl Store {
         let header = reply.header.as_ref().ok_or_else(malformed)?;
         let now = Revision::from_etcd(header.revision).ok_or_else(malformed)?;
         let found = one_value(&mut reply.responses.into_iter())?;
-        let found = found
-            .map(|kv| Known::from_etcd(key, Some(kv)))
-            .transpose()?;
+        let found = found.map(|kv| self.found(Some(kv))).transpose()?;
         Ok(Before {
             stored: found.map_or_else(|| self.known().stored, |found| found.stored),
             changed: found.map(|found| found.changed),
@@ -122,17 +120,9 @@ impl Store {
                     ])
                     .or_else([get(key)])
             })
-            .await?;
-        let found = if reply.succeeded {
-            let header = reply.header.as_ref().ok_or_else(malformed)?;
-            Known {
-                stored: next,
-                changed: Revision::from_etcd(header.revision).ok_or_else(malformed)?,
-            }
-        } else {
-            // An earlier try may have been done without an answer.
-            Known::from_etcd(key, one_value(&mut reply.responses.into_iter())?)?
-        };
+            .await;
+        // An earlier try may have been done without an answer.
+        let found = self.written(next, reply).await?;
         if found.stored != next {
             return Ok(None);
         }
@@ -183,21 +173,44 @@ impl Store {
                 .and_then([put])
                 .or_else([get(key)])
         };
-        let reply = self.session().txn(Repeat::Safe, build).await?;
-        let found = if reply.succeeded {
-            let header = reply.header.as_ref().ok_or_else(malformed)?;
-            Known {
-                stored: next,
-                changed: Revision::from_etcd(header.revision).ok_or_else(malformed)?,
-            }
-        } else {
-            Known::from_etcd(key, one_value(&mut reply.responses.into_iter())?)?
-        };
+        let reply = self.session().txn(Repeat::Safe, build).await;
+        let found = self.written(next, reply).await?;
         if found.stored != next {
             return Err(superseded());
         }
         self.adopt(self.known(), found);
         Ok(())
+    }
+
+    /// What is at the timeline's key after an attempt to write this there. The attempt reads it where it fails. Without space
+    /// it may have been the last write that fitted, and nothing that puts something reads any more.
+    async fn written(
+        &self,
+        next: Stored,
+        reply: Result<PbTxnResponse, StoreError>,
+    ) -> Result<Known, StoreError> {
+        let key = self.timeline_key();
+        match reply {
+            Ok(reply) if reply.succeeded => {
+                let header = reply.header.as_ref().ok_or_else(malformed)?;
+                Ok(Known {
+                    stored: next,
+                    changed: Revision::from_etcd(header.revision).ok_or_else(malformed)?,
+                })
+            }
+            Ok(reply) => Known::from_etcd(key, one_value(&mut reply.responses.into_iter())?),
+            Err(full @ StoreError::Full { .. }) => {
+                let limit = self.session().call_limit();
+                let look = self.anywhere(limit, || Txn::new().and_then([get(key)]));
+                let found = one_value(&mut look.await?.responses.into_iter())?;
+                let found = found.map(|kv| Known::from_etcd(key, Some(kv)));
+                match found.transpose()? {
+                    Some(found) if found.stored == next => Ok(found),
+                    Some(_) | None => Err(full),
+                }
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The timelines that persons started, the latest first.

@@ -366,7 +366,8 @@ impl Session {
         credentials.map_or(0, Credentials::number)
     }
 
-    async fn be_known(
+    /// Sees to it that a request that was refused for who asks can be made again.
+    pub(super) async fn be_known(
         &self,
         member: &Member,
         refused: u64,
@@ -380,11 +381,7 @@ impl Session {
     }
 
     /// Sees to it that another token is in use than the one that a member refused.
-    pub(super) async fn log_in(
-        &self,
-        member: &Member,
-        refused: u64,
-    ) -> Result<(), (Meaning, String)> {
+    async fn log_in(&self, member: &Member, refused: u64) -> Result<(), (Meaning, String)> {
         let Some(credentials) = &self.access.credentials else {
             let detail = format!(
                 "{}: etcd wants to know who asks; give --etcd-user and --etcd-password-file, or a client certificate",

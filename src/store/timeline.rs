@@ -43,6 +43,17 @@ impl Known {
         self.stored.may_follow(&before.stored) && (!same || self.changed >= before.changed)
     }
 
+    /// The same, with a halt that is known beside it: one that could not be written, for etcd has no space. What etcd has at the
+    /// key since the same revision is the same value, so whatever is known beyond it was never written.
+    pub(super) fn with_unwritten(self, known: &Self) -> Self {
+        let same = self.timeline().id == known.timeline().id && self.changed == known.changed;
+        if same && self.halt().is_none() && known.halt().is_some() {
+            *known
+        } else {
+            self
+        }
+    }
+
     /// From what etcd has at the timeline's key.
     pub(super) fn from_etcd(key: &Key, found: Option<PbKeyValue>) -> Result<Self, StoreError> {
         let found = found.ok_or_else(|| {

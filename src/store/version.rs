@@ -97,11 +97,21 @@ impl Defect {
     }
 }
 
-const DEFECTS: [Defect; 9] = [
+const DEFECTS: [Defect; 12] = [
     Defect {
         since: (3, 5),
         mended: &[Version::new(3, 5, 3)],
         what: "may come to hold other data on one member than on the others when it is killed under load",
+    },
+    Defect {
+        since: (3, 5),
+        mended: &[Version::new(3, 5, 6)],
+        what: "may count revisions otherwise on one member than on the others after that was killed while it was defragmented",
+    },
+    Defect {
+        since: (0, 0),
+        mended: &[Version::new(3, 4, 21), Version::new(3, 5, 5)],
+        what: "may forget what it has answered when it is the only member and is killed",
     },
     Defect {
         since: (0, 0),
@@ -139,7 +149,12 @@ const DEFECTS: [Defect; 9] = [
             Version::new(3, 5, 30),
             Version::new(3, 6, 11),
         ],
-        what: "lets users read and attach to leases beyond their rights in nested transactions",
+        what: "lets users read and attach to leases beyond their rights in nested transactions (CVE-2026-44283)",
+    },
+    Defect {
+        since: (0, 0),
+        mended: &[Version::new(3, 4, 20), Version::new(3, 5, 7)],
+        what: "takes no deletion in a transaction when it has no space, so that nothing can be released",
     },
     Defect {
         since: (0, 0),
@@ -213,6 +228,11 @@ mod tests {
         };
         for (affected, mended, part) in [
             ("3.5.2", "3.5.3", "other data"),
+            ("3.5.5", "3.5.6", "revisions otherwise"),
+            ("3.4.20", "3.4.21", "only member"),
+            ("3.5.4", "3.5.5", "only member"),
+            ("3.4.19", "3.4.20", "no deletion"),
+            ("3.5.6", "3.5.7", "no deletion"),
             ("3.4.31", "3.4.32", "revisions anew"),
             ("3.5.13", "3.5.14", "revisions anew"),
             ("3.5.12", "3.5.13", "too early"),

@@ -15,7 +15,7 @@ use etcd_client::{
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::StoreError;
-use super::failure::{Meaning, detail_of, meaning_of};
+use super::failure::{detail_of, meaning_of};
 use super::link::Store;
 use super::session::{Repeat, Session};
 use super::txn::as_etcd;
@@ -294,7 +294,7 @@ impl Watch {
         let message = match timeout_at(until, open.stream.message()).await {
             Ok(Ok(Some(message))) => message,
             Ok(Ok(None)) => return Err(broken("etcd closed it".to_owned(), false)),
-            Ok(Err(error)) if meaning_of(&error) == Meaning::WhoAsks => {
+            Ok(Err(error)) if meaning_of(&error).is_about_who_asks() => {
                 return Err(Broken {
                     refused: true,
                     ..broken(error.to_string(), false)
@@ -322,14 +322,7 @@ impl Watch {
         if message.canceled() {
             let compacted = message.compact_revision() > 0;
             let reason = message.cancel_reason().to_owned();
-            // An older etcd says "permission denied" of a token that it does not know.
-            let refused = [
-                "permission denied",
-                "invalid auth token",
-                "user name is empty",
-            ]
-            .iter()
-            .any(|text| reason.contains(text));
+            let refused = is_about_who_asks(&reason);
             return Err(Broken {
                 silent: !compacted && !refused,
                 compacted,
@@ -375,6 +368,19 @@ impl std::fmt::Debug for Watch {
     }
 }
 
+/// Whether etcd ended a watch because it does not know who asks, or knows other rights than the token was made under. An older etcd
+/// says "permission denied" of a token that it does not know.
+fn is_about_who_asks(reason: &str) -> bool {
+    [
+        "permission denied",
+        "invalid auth token",
+        "user name is empty",
+        "revision of auth store is old",
+    ]
+    .iter()
+    .any(|text| reason.contains(text))
+}
+
 /// Waits that grow, with jitter so that many sidecars do not come back at the same moment, and never end.
 fn pauses() -> ExponentialBackoff {
     let (first, longest) = PAUSE;
@@ -384,4 +390,35 @@ fn pauses() -> ExponentialBackoff {
         .with_jitter()
         .without_max_times()
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn watches_that_are_cut_at_one_moment_do_not_come_back_at_one() {
+        const WATCHES: usize = 64;
+        let back = (0..WATCHES).map(|_| pauses().take(3).sum::<Duration>());
+        let moments: BTreeSet<Duration> = back.collect();
+        assert!(moments.len() > WATCHES / 2, "{moments:?}");
+    }
+
+    #[test]
+    fn a_watch_that_is_refused_for_who_asks_sees_to_a_login_and_any_other_does_not() {
+        for reason in [
+            "etcdserver: permission denied",
+            "rpc error: code = PermissionDenied desc = etcdserver: permission denied",
+            "etcdserver: invalid auth token",
+            "etcdserver: user name is empty",
+            "etcdserver: revision of auth store is old",
+        ] {
+            assert!(is_about_who_asks(reason), "{reason}");
+        }
+        for reason in ["", "etcdserver: no leader", "watch closed"] {
+            assert!(!is_about_who_asks(reason), "{reason}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use crate::engine::Fault;
+use crate::engine::{Fault, HowFar};
 
 /// Who defines the reasons.
 const DOMAIN: &str = "fencepost.dev";
@@ -35,7 +35,16 @@ fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
         // Not FAILED_PRECONDITION: the caller need not change anything, it may ask again as it is.
         Fault::Halted { .. } => (Code::Unavailable, "HALTED"),
         Fault::TimelineSuperseded => (Code::Aborted, "TIMELINE_SUPERSEDED"),
-        Fault::StoreFull { .. } => (Code::ResourceExhausted, "STORE_FULL"),
+        Fault::StoreFull { .. }
+        | Fault::StartNeedsSpace {
+            how_far: HowFar::Nothing,
+            ..
+        } => (Code::ResourceExhausted, "STORE_FULL"),
+        // What was begun halts everything; another start makes it good.
+        Fault::StartNeedsSpace {
+            how_far: HowFar::Begun,
+            ..
+        } => (Code::Aborted, "STORE_FULL"),
         Fault::StoreDenied { .. } => (Code::Unavailable, "STORE_DENIED"),
         Fault::Stopping { .. } => (Code::Unavailable, "STOPPING"),
         Fault::DeadlinePassed => (Code::DeadlineExceeded, "DEADLINE_PASSED"),
@@ -51,6 +60,7 @@ fn retry_after(fault: &Fault) -> Option<Duration> {
         | Fault::MachineChanged { retry_after }
         | Fault::StoreUnavailable { retry_after }
         | Fault::StoreFull { retry_after }
+        | Fault::StartNeedsSpace { retry_after, .. }
         | Fault::StoreDenied { retry_after }
         | Fault::Stopping { retry_after }
         | Fault::UnknownOutcome { retry_after } => Some(*retry_after),
@@ -179,6 +189,22 @@ mod tests {
             (
                 Fault::StoreFull { retry_after: SOON },
                 Code::ResourceExhausted,
+                "STORE_FULL",
+            ),
+            (
+                Fault::StartNeedsSpace {
+                    how_far: HowFar::Nothing,
+                    retry_after: SOON,
+                },
+                Code::ResourceExhausted,
+                "STORE_FULL",
+            ),
+            (
+                Fault::StartNeedsSpace {
+                    how_far: HowFar::Begun,
+                    retry_after: SOON,
+                },
+                Code::Aborted,
                 "STORE_FULL",
             ),
             (

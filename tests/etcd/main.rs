@@ -15,10 +15,13 @@
 mod support;
 
 mod certificates;
+mod jwt;
 mod outages;
 mod ownership;
+mod restored;
 mod settings;
 mod space;
 mod tls;
+mod upgrades;
 mod users;
 mod versions;

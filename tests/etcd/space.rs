@@ -4,18 +4,60 @@ use std::time::Duration;
 
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions};
 use fencepost::domain::decision::{Layer, Rule, Verdict};
-use fencepost::engine::Fault;
+use fencepost::domain::timeline::Halt;
+use fencepost::engine::{Fault, HowFar};
 use fencepost::store::{Endpoint, Version};
 
-use crate::support::ask::{ask, body, create, fresh_resource, fresh_resources, reserve, together};
+use crate::support::ask::{
+    ask, body, create, fresh_resource, fresh_resources, reserve, reserve_for, together,
+};
 use crate::support::backend::connection;
 use crate::support::bounded;
 use crate::support::claim::{applied, judged, replayed};
 use crate::support::etcd::Etcd;
-use crate::support::sidecar::Sidecar;
+use crate::support::sidecar::{Sidecar, caller};
+use crate::support::{bounded, until};
 
 const QUOTA: &str = "--quota-backend-bytes=16777216";
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+const BACK_WITHIN: Duration = Duration::from_secs(30);
+/// Longer than any test.
+const LONG_SECONDS: u32 = 3_600;
+
+/// Until it is full; answers how many keys that took.
+async fn fill(raw: &mut Client) -> usize {
+    let filling = vec![b'x'; 1024 * 1024];
+    let mut filled = 0;
+    while raw
+        .put(format!("/fill/{filled}"), filling.clone(), None)
+        .await
+        .is_ok()
+    {
+        filled += 1;
+        assert!(filled < 64, "it takes more than its quota");
+    }
+    filled
+}
+
+/// What docs/etcd.md tells to do.
+async fn make_room(raw: &mut Client, filled: usize) {
+    for at in 0..filled {
+        raw.delete(format!("/fill/{at}"), None).await.unwrap();
+    }
+    let now = raw.get("/fill/", None).await.unwrap();
+    let now = now.header().unwrap().revision();
+    let physical = Some(CompactionOptions::new().with_physical());
+    raw.compact(now, physical).await.unwrap();
+    raw.defragment().await.unwrap();
+    let all = raw.alarm(AlarmAction::Get, AlarmType::Nospace, None).await;
+    for alarm in all.unwrap().alarms() {
+        let mut of_member = AlarmOptions::new();
+        of_member.with_member(alarm.member_id());
+        raw.alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of_member))
+            .await
+            .unwrap();
+    }
+}
 
 // J6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -36,16 +78,7 @@ async fn a_full_etcd_refuses_clearly_and_is_used_again_once_it_was_cleared() {
         let (several, others): ([_; 3], [_; 2]) = (fresh_resources(), fresh_resources());
         let of_several = one.hold_together(&together(&several)).await;
 
-        let filling = vec![b'x'; 1024 * 1024];
-        let mut filled = 0;
-        while raw
-            .put(format!("/fill/{filled}"), filling.clone(), None)
-            .await
-            .is_ok()
-        {
-            filled += 1;
-            assert!(filled < 64, "it takes more than its quota");
-        }
+        let filled = fill(&mut raw).await;
 
         let version = raw.status().await.unwrap().version().to_owned();
         let defects = Version::parse(&version).unwrap().defects();
@@ -86,21 +119,7 @@ async fn a_full_etcd_refuses_clearly_and_is_used_again_once_it_was_cleared() {
         let as_if_run_out = if counts { Rule::Lost } else { Rule::Released };
         judged(&again, Verdict::Replayed, Layer::Replay, as_if_run_out);
 
-        // What docs/etcd.md tells to do.
-        for at in 0..filled {
-            raw.delete(format!("/fill/{at}"), None).await.unwrap();
-        }
-        let now = raw.get("/fill/", None).await.unwrap();
-        let now = now.header().unwrap().revision();
-        let physical = Some(CompactionOptions::new().with_physical());
-        raw.compact(now, physical).await.unwrap();
-        raw.defragment().await.unwrap();
-        let status = raw.status().await.unwrap();
-        let mut of_member = AlarmOptions::new();
-        of_member.with_member(status.header().unwrap().member_id());
-        raw.alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of_member))
-            .await
-            .unwrap();
+        make_room(&mut raw, filled).await;
         let again = one.transition(&pay).await;
         assert!(
             matches!(again.verdict, Verdict::Applied | Verdict::Replayed),
@@ -111,6 +130,81 @@ async fn a_full_etcd_refuses_clearly_and_is_used_again_once_it_was_cleared() {
         assert!(next.token > grant.token);
         let next = one.hold_together(&together(&several)).await;
         assert!(next.token > of_several.token);
+    }))
+    .await;
+}
+
+// What docs/restore.md says of a restore without space.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_etcd_that_was_restored_halts_in_memory_until_there_is_room() {
+    bounded(Box::pin(async {
+        let files = tempfile::tempdir().unwrap();
+        let backup = files.path().join("backup");
+        let etcd = Etcd::start_with(false, &[QUOTA]).await;
+        let url = etcd.url().to_owned();
+        let endpoint = || vec![Endpoint::connect(&url).unwrap()];
+        let one = Sidecar::on(endpoint(), None, "/full/", CALL_TIMEOUT).await;
+        let (order, held) = (fresh_resource(), fresh_resource());
+        let made = create(&order, "pending").result("made");
+        applied(&one.transition(&made).await);
+        let zombie = one.hold(&reserve_for(&held, LONG_SECONDS)).await;
+        let mut raw = Client::from_channel(connection(&url), None).await.unwrap();
+        let filled = fill(&mut raw).await;
+        etcd.back_up(&backup);
+        // Deletions go on, and revisions with them.
+        for at in 0..filled {
+            raw.delete(format!("/fill/{at}"), None).await.unwrap();
+        }
+        assert_eq!(one.release(&zombie.id).await.verdict, Verdict::Applied);
+        let etcd = etcd.restore(&backup, None).await;
+
+        let halt = until("it halts", BACK_WITHIN, || async {
+            match one.engine.inspect(order.clone(), caller()).await {
+                Err(Fault::Halted { halt }) => Some(halt),
+                Err(Fault::StoreUnavailable { .. }) => None,
+                other => panic!("{other:?}"),
+            }
+        })
+        .await;
+        assert!(matches!(halt, Halt::WentBack { .. }), "{halt:?}");
+        let told = one.try_transition(&made).await;
+        assert_eq!(told, Err(Fault::Halted { halt }), "not even from memory");
+        let refused = one.try_start_timeline("it is full").await;
+        assert!(
+            matches!(
+                refused,
+                Err(Fault::StartNeedsSpace {
+                    how_far: HowFar::Nothing,
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
+
+        let mut raw = Client::from_channel(connection(etcd.url()), None)
+            .await
+            .unwrap();
+        make_room(&mut raw, filled).await;
+        // Now it is written, and whoever comes is told of it.
+        let two = Sidecar::on(endpoint(), None, "/full/", CALL_TIMEOUT).await;
+        until("the halt is written", BACK_WITHIN, || async {
+            let asked = two.engine.inspect(order.clone(), caller()).await;
+            (asked == Err(Fault::Halted { halt })).then_some(())
+        })
+        .await;
+        let started = two.start_timeline("there is room").await;
+        assert_eq!(started.ended, 1, "the backup knows the reservation");
+        for sidecar in [&one, &two] {
+            until("it goes on", BACK_WITHIN, || async {
+                let seen = sidecar.engine.inspect(order.clone(), caller()).await;
+                seen.ok()
+            })
+            .await;
+            let fenced = sidecar.fence(&held, zombie.token).await;
+            judged(&fenced, Verdict::Fenced, Layer::Fence, Rule::OlderTimeline);
+        }
+        let next = one.hold(&reserve(&held)).await;
+        assert!(next.token > zombie.token);
     }))
     .await;
 }

@@ -19,17 +19,17 @@ use crate::support::proxy::Proxy;
 use crate::support::sidecar::Sidecar;
 use crate::support::{bounded, until};
 
-const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-const PREFIX: &str = "/fencepost/";
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const PREFIX: &str = "/fencepost/";
 const USER: &str = "fencepost";
 const FIRST: &str = "swordfish-1";
-const BACK_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const BACK_WITHIN: Duration = Duration::from_secs(30);
 /// How long etcd remembers a token that nobody shows.
 const TOKEN_TTL_SECONDS: u64 = 1;
 
 /// An etcd that lets in only those it knows.
-struct World {
-    etcd: Etcd,
+pub(super) struct World {
+    pub(super) etcd: Etcd,
     root: Client,
     directory: TempDir,
 }
@@ -38,7 +38,20 @@ impl World {
     /// With one user of Fencepost, who may read and write what begins so.
     async fn new(permitted: &str) -> Self {
         let ttl = format!("--auth-token-ttl={TOKEN_TTL_SECONDS}");
-        let etcd = Etcd::start_with(false, &["--bcrypt-cost=4", &ttl]).await;
+        let directory = tempfile::tempdir().unwrap();
+        // Boxed, for a test that has it inside would be large.
+        let world = Box::pin(Self::open(permitted, directory, &[&ttl])).await;
+        let mut raw = world.root.clone();
+        raw.auth_enable().await.unwrap();
+        Self {
+            root: Box::pin(world.fresh_root()).await,
+            ..world
+        }
+    }
+
+    /// The same, with users whom nobody is asked for yet.
+    pub(super) async fn open(permitted: &str, directory: TempDir, flags: &[&str]) -> Self {
+        let etcd = Etcd::start_with(false, &[&["--bcrypt-cost=4"], flags].concat()).await;
         let mut raw = Client::from_channel(connection(etcd.url()), None)
             .await
             .unwrap();
@@ -51,18 +64,35 @@ impl World {
         raw.role_grant_permission(USER, all).await.unwrap();
         raw.user_add(USER, FIRST, None).await.unwrap();
         raw.user_grant_role(USER, USER).await.unwrap();
-        raw.auth_enable().await.unwrap();
-        let as_root = ConnectOptions::new()
-            .with_user("root", "root")
-            .with_auto_token_refresh(true);
-        let root = Client::from_channel(connection(etcd.url()), Some(as_root));
         let world = Self {
-            root: root.await.unwrap(),
+            root: raw,
             etcd,
-            directory: tempfile::tempdir().unwrap(),
+            directory,
         };
         world.write_password(FIRST);
         world
+    }
+
+    /// From now on etcd asks who it is.
+    pub(super) async fn enable(&self) {
+        let mut raw = Client::from_channel(connection(self.etcd.url()), None)
+            .await
+            .unwrap();
+        raw.auth_enable().await.unwrap();
+    }
+
+    /// From now on it does not.
+    pub(super) async fn disable(&self) {
+        self.fresh_root().await.auth_disable().await.unwrap();
+    }
+
+    /// Logged in just now.
+    pub(super) async fn fresh_root(&self) -> Client {
+        let as_root = ConnectOptions::new()
+            .with_user("root", "root")
+            .with_auto_token_refresh(true);
+        let root = Client::from_channel(connection(self.etcd.url()), Some(as_root));
+        root.await.unwrap()
     }
 
     fn password_file(&self) -> PathBuf {
@@ -87,7 +117,7 @@ impl World {
         root.user_change_password(USER, password).await.unwrap();
     }
 
-    async fn sidecar_at(&self, url: &str) -> (Sidecar, FaultPlan) {
+    pub(super) async fn sidecar_at(&self, url: &str) -> (Sidecar, FaultPlan) {
         let (channel, plan) = FaultyLink::wrap(connection(url));
         let endpoint = Endpoint {
             name: url.to_owned(),
@@ -98,7 +128,7 @@ impl World {
         (sidecar, plan)
     }
 
-    async fn sidecar(&self) -> (Sidecar, FaultPlan) {
+    pub(super) async fn sidecar(&self) -> (Sidecar, FaultPlan) {
         self.sidecar_at(self.etcd.url()).await
     }
 }

@@ -9,6 +9,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod above;
 mod claims;
 mod confirm;
 mod conflict;
@@ -44,6 +45,7 @@ mod queue_several;
 mod queue_troubles;
 mod resolved;
 mod restores;
+mod restores_full;
 mod restores_seen;
 mod restores_twice;
 mod retention;

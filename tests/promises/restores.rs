@@ -231,7 +231,12 @@ async fn a_store_that_went_back_halts_every_sidecar_until_a_person_starts_a_time
         assert!(started.timeline.min_token > story.last.get());
         Box::pin(story.goes_on(&[&late, &one, &two])).await;
         for sidecar in [&one, &two, &late] {
-            assert_eq!(*sidecar.engine.health().borrow(), Health::Serving);
+            // It looks by itself, every second.
+            until("health says so", FOUND_WITHIN, || async {
+                let health = *sidecar.engine.health().borrow();
+                (health == Health::Serving).then_some(())
+            })
+            .await;
             assert_eq!(sidecar.timeline(), started.timeline);
         }
         let now = two.engine.timeline_now(caller()).await.unwrap();

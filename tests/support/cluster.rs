@@ -1,11 +1,14 @@
 //! An etcd of three members on loopback.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etcd_client::Client;
-use fencepost::store::Endpoint;
+use fencepost::store::{Endpoint, Version};
 use rustix::process::Signal;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::backend::{connection, linearizable_read};
 use super::child::Child;
@@ -31,6 +34,7 @@ pub(crate) struct Cluster {
 
 #[derive(Debug)]
 struct Member {
+    program: PathBuf,
     child: Child,
     url: String,
     arguments: Vec<String>,
@@ -39,8 +43,13 @@ struct Member {
 
 impl Cluster {
     pub(crate) async fn start() -> Self {
+        Self::start_with(&program()).await
+    }
+
+    /// All of this program.
+    pub(crate) async fn start_with(program: &Path) -> Self {
         for _ in 0..STARTS_MAX {
-            let cluster = Self::launch();
+            let cluster = Self::launch(program);
             let ready = tokio::time::timeout(READY_WITHIN, cluster.ready());
             match ready.await {
                 Ok(true) => return cluster,
@@ -51,7 +60,7 @@ impl Cluster {
         panic!("no free ports in {STARTS_MAX} starts");
     }
 
-    fn launch() -> Self {
+    fn launch(program: &Path) -> Self {
         let directory = tempfile::Builder::new()
             .prefix("fencepost-cluster-")
             .tempdir();
@@ -84,7 +93,8 @@ impl Cluster {
             }
             let log = directory.path().join(format!("etcd-{at}"));
             Member {
-                child: Child::start(&program(), &arguments, &[], &log, Some(directory.path())),
+                program: program.to_owned(),
+                child: Child::start(program, &arguments, &[], &log, Some(directory.path())),
                 url: url.clone(),
                 arguments,
                 log,
@@ -163,6 +173,39 @@ impl Cluster {
     pub(crate) fn revive(&mut self, member: usize) {
         let member = &mut self.members[member];
         let _ = std::fs::remove_file(member.log.with_extension("code"));
-        member.child = Child::start(&program(), &member.arguments, &[], &member.log, None);
+        member.child = Child::start(&member.program, &member.arguments, &[], &member.log, None);
+    }
+
+    /// Stops one in order, as an operator does, and starts another program on its data.
+    pub(crate) async fn replace(&mut self, member: usize, program: &Path) {
+        self.members[member].child.signal(Signal::TERM);
+        self.members[member].child.ended().await;
+        self.members[member].program = program.to_owned();
+        self.revive(member);
+    }
+
+    /// What one wrote.
+    pub(crate) fn logs(&self, member: usize) -> String {
+        self.members[member].child.logs()
+    }
+
+    /// The version of one, and the one that the whole cluster goes by, if it answers a linearizable read.
+    pub(crate) async fn versions(&self, member: usize) -> Option<(Version, Version)> {
+        let url = &self.members[member].url;
+        let address = url.strip_prefix("http://").expect("no TLS");
+        let asking = async {
+            let mut stream = TcpStream::connect(address).await.ok()?;
+            let ask =
+                format!("GET /version HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+            stream.write_all(ask.as_bytes()).await.ok()?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.ok()?;
+            let (_, body) = answer.split_once("\r\n\r\n")?;
+            let said: serde_json::Value = serde_json::from_str(body).ok()?;
+            let version = |name: &str| Version::parse(said[name].as_str()?);
+            Some((version("etcdserver")?, version("etcdcluster")?))
+        };
+        let said = tokio::time::timeout(STATUS_WITHIN, asking).await.ok()??;
+        linearizable_read(url).await.then_some(said)
     }
 }

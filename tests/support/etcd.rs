@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use fencepost::store::Version;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -99,32 +100,32 @@ impl Etcd {
     }
 
     /// Kills it and starts it anew with what a backup holds, on the same addresses. With `least`, its revision is raised to
-    /// that before anybody can reach it, as `--bump-revision` of a newer etcd does.
+    /// that before anybody can reach it: by `--bump-revision`, and with `--mark-compacted`, if its version knows them.
     pub(crate) async fn restore(self, backup: &Path, least: Option<i64>) -> Self {
         self.child.kill().await;
         let data = self.directory.path().join("data");
         std::fs::remove_dir_all(&data).expect("the data of a member that is gone");
-        // Newer versions have a program of its own for it.
-        let program = if found("etcdutl").is_some() {
-            "etcdutl"
-        } else {
-            "etcdctl"
-        };
         let peer = &self.peer_url;
-        let restored = Command::new(program)
+        let mut restoring = Command::new(restorer());
+        restoring
             .env("ETCDCTL_API", "3")
             .args(["snapshot", "restore"])
             .arg(backup)
             .arg(format!("--data-dir={}", data.display()))
             .arg("--name=test")
             .arg(format!("--initial-cluster=test={peer}"))
-            .arg(format!("--initial-advertise-peer-urls={peer}"))
-            .output()
-            .expect("it runs");
+            .arg(format!("--initial-advertise-peer-urls={peer}"));
+        let mut raise = least;
+        if let Some(least) = raise.filter(|_| restores_with_a_bump()) {
+            restoring.arg(format!("--bump-revision={least}"));
+            restoring.arg("--mark-compacted");
+            raise = None;
+        }
+        let restored = restoring.output().expect("it runs");
         let said = String::from_utf8_lossy(&restored.stderr);
         assert!(restored.status.success(), "{said}");
         let mut directory = self.directory;
-        if let Some(least) = least {
+        if let Some(least) = raise {
             let urls = (free_url(), None, self.peer_url.clone());
             let hidden = Self::launch(directory, urls, Vec::new(), STARTS_MAX + 1);
             assert!(hidden.ready().await, "etcd:\n{}", hidden.child.logs());
@@ -225,7 +226,7 @@ fn found(program: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-pub(super) fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     let look = || {
         if let Some(named) = std::env::var_os(NAMED_BY) {
@@ -242,6 +243,46 @@ pub(super) fn program() -> PathBuf {
         )
     };
     FOUND.get_or_init(look).clone()
+}
+
+/// What restores a backup for this etcd: the program that lies beside it, or one in PATH. Newer versions have one of its own for it.
+fn restorer() -> PathBuf {
+    let beside = program().with_file_name("etcdutl");
+    let own = Some(beside).filter(|beside| beside.is_file());
+    let own = own.or_else(|| found("etcdutl"));
+    own.unwrap_or_else(|| PathBuf::from("etcdctl"))
+}
+
+/// Whether backups are restored with raised revisions by etcd's own means, as from 3.5.10 on.
+pub(crate) fn restores_with_a_bump() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let help = Command::new(restorer())
+            .env("ETCDCTL_API", "3")
+            .args(["snapshot", "restore", "--help"])
+            .output()
+            .expect("these tests need `etcdutl` or `etcdctl`: `make test` brings one");
+        let text = [help.stdout, help.stderr].concat();
+        let knows = String::from_utf8_lossy(&text).contains("--bump-revision");
+        // A version that was asked for by name is tested with what belongs to it.
+        let named = std::env::var_os(NAMED_BY).is_some();
+        let should = version(&program()) >= Version::parse("3.5.10");
+        assert!(
+            knows || !(named && should),
+            "the etcd that {NAMED_BY} names restores backups with `--bump-revision`, and there is no `etcdutl` beside it: \
+             scripts/etcd-build.sh builds one"
+        );
+        knows
+    })
+}
+
+/// Which version a program is.
+pub(crate) fn version(program: &Path) -> Option<Version> {
+    let said = Command::new(program).arg("--version").output();
+    let said = said.expect("etcd --version runs").stdout;
+    let said = String::from_utf8_lossy(&said);
+    let version = said.lines().next()?.strip_prefix("etcd Version: ")?;
+    Version::parse(version.trim())
 }
 
 /// Whether this version can leave the disk alone (3.5 and newer): a test binary does not survive a power cut anyhow.

@@ -113,6 +113,7 @@ fn may_pass(fault: &Fault) -> bool {
         | Fault::StoreDenied { .. }
         | Fault::Halted { .. }
         | Fault::TimelineSuperseded
+        | Fault::StartNeedsSpace { .. }
         | Fault::CorruptRecord => false,
     }
 }

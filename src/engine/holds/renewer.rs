@@ -259,7 +259,6 @@ impl Holds {
         let granted = Granted {
             resource: due.holding.reservation.resource().clone(),
             at,
-            lease: due.holding.round.lease,
         };
         match self.checker.still_stands(granted, limit).await {
             Ok(true) => Ok(()),
