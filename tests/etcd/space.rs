@@ -12,7 +12,6 @@ use crate::support::ask::{
     ask, body, create, fresh_resource, fresh_resources, reserve, reserve_for, together,
 };
 use crate::support::backend::connection;
-use crate::support::bounded;
 use crate::support::claim::{applied, judged, replayed};
 use crate::support::etcd::Etcd;
 use crate::support::sidecar::{Sidecar, caller};
