@@ -14,7 +14,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod apart;
 mod certificates;
+mod leaders;
 mod outages;
 mod ownership;
 mod settings;
