@@ -14,8 +14,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod apart;
 mod certificates;
 mod jwt;
+mod leaders;
 mod outages;
 mod ownership;
 mod restored;

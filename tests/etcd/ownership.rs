@@ -18,23 +18,23 @@ use crate::support::proxy::Proxy;
 use crate::support::sidecar::{Sidecar, caller_for};
 use crate::support::{bounded, until};
 
-const PREFIX: &str = "/owned/";
-const CALL_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const PREFIX: &str = "/owned/";
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Elections take seconds on a busy machine.
-const BACK_WITHIN: Duration = Duration::from_secs(40);
+pub(super) const BACK_WITHIN: Duration = Duration::from_secs(40);
 /// How long a leader stands still: longer than an election.
 const STALL: Duration = Duration::from_secs(3);
 /// What a machine that is busy with other tests may take on top.
 const SLACK: Duration = Duration::from_secs(3);
 
 /// Sidecars that begin with different members.
-async fn sidecars(cluster: &Cluster) -> [Sidecar; 2] {
+pub(super) async fn sidecars(cluster: &Cluster) -> [Sidecar; 2] {
     let on = |first| Sidecar::on(cluster.endpoints_from(first), None, PREFIX, CALL_TIMEOUT);
     [on(0).await, on(1).await]
 }
 
 /// What an outage may answer. Asking again with the same ids gives the truth.
-fn passes(fault: &Fault) -> bool {
+pub(super) fn passes(fault: &Fault) -> bool {
     matches!(
         fault,
         Fault::StoreUnavailable { .. } | Fault::UnknownOutcome { .. } | Fault::DeadlinePassed
@@ -42,7 +42,7 @@ fn passes(fault: &Fault) -> bool {
 }
 
 /// Waits for a turn, with one request id, until it is granted. The moment is that before the call that was answered.
-async fn insisted(sidecar: &Sidecar, ask: &Reserve) -> (Grant, Boottime) {
+pub(super) async fn insisted(sidecar: &Sidecar, ask: &Reserve) -> (Grant, Boottime) {
     let granted = until("it is granted", 2 * BACK_WITHIN, || async {
         let called = Boottime::now();
         let patience = Duration::from_secs(10);
@@ -61,7 +61,7 @@ async fn insisted(sidecar: &Sidecar, ask: &Reserve) -> (Grant, Boottime) {
 }
 
 /// Releases, again until it is known.
-async fn released(sidecar: &Sidecar, round: &ReservationId) -> Decision {
+pub(super) async fn released(sidecar: &Sidecar, round: &ReservationId) -> Decision {
     until("it is released", BACK_WITHIN, || async {
         let told = sidecar.engine.release(
             round.clone(),
@@ -211,10 +211,10 @@ async fn who_waits_is_served_in_order_after_the_leader_has_died() {
 
 /// What became of a hold.
 #[derive(Debug)]
-struct Fate {
+pub(super) struct Fate {
     /// The last moment at which the holder may believe in it.
-    until: Boottime,
-    lost: bool,
+    pub(super) until: Boottime,
+    pub(super) lost: bool,
 }
 
 fn not_silent(fates: &BTreeMap<String, Fate>) {
@@ -227,7 +227,7 @@ fn not_silent(fates: &BTreeMap<String, Fate>) {
 }
 
 /// Reads a stream for so long. No holder is ever left with a belief that has run out.
-async fn held_for(
+pub(super) async fn held_for(
     mut hold: Hold,
     opened: Boottime,
     grants: &[Grant],
@@ -249,7 +249,12 @@ async fn held_for(
         let of = fates.get_mut(&told.reservation.to_string()).unwrap();
         assert!(!of.lost, "it was lost, and now {:?}", told.news);
         match told.news {
-            HoldNews::Renewed(grant) => of.until = opened.plus(grant.safe_for),
+            HoldNews::Renewed(grant) => {
+                of.until = opened.plus(grant.safe_for);
+                // B11: never later than a whole TTL from now, whatever a leader makes of the lease.
+                let ttl = grant.ttl.as_duration();
+                assert!(of.until <= Boottime::now().plus(ttl), "{grant:?}");
+            }
             HoldNews::Expiring(grant) => {
                 assert!(opened.plus(grant.safe_for) <= of.until, "it has grown");
             }
@@ -433,16 +438,11 @@ async fn a_wait_ends_in_time_though_each_new_leader_lets_an_old_lease_begin_anew
             }
         };
         let (told, ()) = tokio::join!(waits, faults);
-        let next = match told {
-            Ok(reserved) => match reserved.grant {
-                Some(grant) => grant,
-                None => {
-                    assert_eq!(reserved.decision.verdict, Verdict::Busy, "{reserved:?}");
-                    insisted(&two, &ask).await.0
-                }
-            },
-            Err(fault) => {
-                assert!(passes(&fault), "{fault:?}");
+        let reserved = told.expect("a decision, whatever leaders do");
+        let next = match reserved.grant {
+            Some(grant) => grant,
+            None => {
+                assert_eq!(reserved.decision.verdict, Verdict::Busy, "{reserved:?}");
                 insisted(&two, &ask).await.0
             }
         };

@@ -6,7 +6,7 @@ use fencepost::engine::{Fault, OperationState};
 use crate::support::ask::{ask, body, create, fresh_resource, reserve};
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, judged, replayed};
-use crate::support::engines;
+use crate::support::everywhere;
 use crate::support::fault::Rpc;
 
 async fn a_sidecar_that_remembers_an_old_state_judges_the_new_one(backend: Backend) {
@@ -137,7 +137,7 @@ async fn a_finished_operation_is_replayed_without_etcd_and_nothing_else_is(backe
     assert_eq!(still, Some(grant.token));
 }
 
-engines! {
+everywhere! {
     a_sidecar_that_remembers_an_old_state_judges_the_new_one,
     a_no_is_not_given_from_memory,
     a_busy_resource_is_free_for_everybody_once_it_is_released,

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use crate::support::ask::{ask, create, fresh_resource, reserve, resource_of};
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, judged};
-use crate::support::engines;
+use crate::support::everywhere;
 
 /// Callers that want the same resource at once.
 const CALLERS: usize = 1_000;
@@ -200,7 +200,7 @@ async fn while_a_resource_is_held_only_its_holder_moves_it(backend: Backend) {
     assert_eq!(sidecars[0].state(&resource).await, "held");
 }
 
-engines! {
+everywhere! {
     of_many_who_ask_at_once_one_is_granted_and_the_others_are_busy,
     names_that_begin_alike_are_different_resources,
     a_thousand_callers_hold_one_at_a_time_under_rising_tokens,

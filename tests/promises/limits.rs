@@ -12,7 +12,7 @@ use fencepost::engine::Fault;
 use crate::support::ask::{ask, body, create, fresh_resource, reserve, resource};
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, replayed};
-use crate::support::engines;
+use crate::support::everywhere;
 
 async fn a_resource_that_would_be_in_too_many_states_stays_where_it_is(backend: Backend) {
     let sidecars = backend.sidecars().await;
@@ -190,7 +190,7 @@ async fn operation_ids_that_look_like_nothing_are_operations_of_their_own(backen
     }
 }
 
-engines! {
+everywhere! {
     a_resource_that_would_be_in_too_many_states_stays_where_it_is,
     a_resource_does_not_remember_more_identity_names_than_it_may,
     a_limit_met_by_one_request_does_not_harm_the_others_that_came_with_it,

@@ -65,3 +65,4 @@ mod together;
 mod together_lost;
 mod turns;
 mod waiting;
+mod wrong_clocks;

@@ -8,7 +8,7 @@ use super::fence::{SHORTEST_SECONDS, over};
 use crate::support::ask::{ask, body, create, fresh_resource, reserve, reserve_for};
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, evidence, judged, not_failed};
-use crate::support::engines;
+use crate::support::everywhere;
 use crate::support::fault::{Action, Ending, Rpc};
 
 // B1
@@ -216,7 +216,7 @@ async fn every_result_of_a_round_that_is_over_is_kept_as_it_was_first_reported(b
     assert_eq!(evidence(&both[0]), [body("first"), body("second")]);
 }
 
-engines! {
+everywhere! {
     every_result_of_a_round_that_is_over_is_kept_as_it_was_first_reported,
     a_release_that_is_sent_again_does_not_end_the_next_round,
     a_slow_worker_cannot_release_the_round_of_its_successor,

@@ -1,16 +1,18 @@
 //! Where the state lives in a test: a real etcd or the embedded engine.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Channel, Client, GetOptions};
 use fencepost::embedded::Engine as EmbeddedEngine;
-use fencepost::engine::EngineOptions;
+use fencepost::engine::{Clock, EngineOptions};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Endpoint;
 use uuid::Uuid;
 
+use super::cluster::{Cluster, MEMBERS};
 use super::etcd::Etcd;
 use super::fault::{FaultPlan, FaultyLink};
 use super::sidecar::Sidecar;
@@ -32,7 +34,21 @@ pub(crate) struct Backend {
 #[derive(Clone, Debug)]
 enum Place {
     Real(Arc<Etcd>),
+    Cluster(Members),
     Embedded(EmbeddedEngine),
+}
+
+/// Three members, which are given out in turn.
+#[derive(Clone, Debug)]
+struct Members {
+    cluster: Arc<Cluster>,
+    given: Arc<AtomicUsize>,
+}
+
+impl Members {
+    fn next(&self) -> usize {
+        self.given.fetch_add(1, Ordering::Relaxed) % MEMBERS
+    }
 }
 
 impl Backend {
@@ -44,6 +60,16 @@ impl Backend {
     /// On an etcd that a test may stop.
     pub(crate) fn of_etcd(etcd: Arc<Etcd>) -> Self {
         Self::on(Place::Real(etcd))
+    }
+
+    /// On the three members that this test binary shares. Each sidecar begins with another one; one with the seam for faults
+    /// has that one alone.
+    pub(crate) async fn cluster() -> Self {
+        let members = Members {
+            cluster: Cluster::shared().await,
+            given: Arc::default(),
+        };
+        Self::on(Place::Cluster(members))
     }
 
     /// On a fresh embedded engine.
@@ -65,6 +91,7 @@ impl Backend {
     pub(crate) fn name(&self) -> &'static str {
         match self.place {
             Place::Real(_) => "etcd",
+            Place::Cluster(_) => "cluster",
             Place::Embedded(_) => "embedded",
         }
     }
@@ -73,6 +100,7 @@ impl Backend {
     pub(crate) fn channel(&self) -> Channel {
         match &self.place {
             Place::Real(etcd) => connection(etcd.url()),
+            Place::Cluster(members) => connection(members.cluster.url(members.next())),
             Place::Embedded(engine) => engine.channel(),
         }
     }
@@ -81,6 +109,7 @@ impl Backend {
     pub(crate) async fn url(&self) -> String {
         match &self.place {
             Place::Real(etcd) => etcd.url().to_owned(),
+            Place::Cluster(members) => members.cluster.url(members.next()).to_owned(),
             Place::Embedded(engine) => {
                 let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
                 let address = listener.local_addr().expect("a bound port");
@@ -96,7 +125,24 @@ impl Backend {
 
     /// A sidecar on it.
     pub(crate) async fn sidecar(&self) -> Sidecar {
-        Sidecar::open(self.channel(), &self.prefix, CALL_TIMEOUT).await
+        match &self.place {
+            Place::Cluster(members) => {
+                let endpoints = members.cluster.endpoints_from(members.next());
+                Sidecar::on(endpoints, None, &self.prefix, CALL_TIMEOUT).await
+            }
+            Place::Real(_) | Place::Embedded(_) => {
+                Sidecar::open(self.channel(), &self.prefix, CALL_TIMEOUT).await
+            }
+        }
+    }
+
+    /// One that tells the time by these clocks.
+    pub(crate) async fn telling_time_by(&self, clock: Clock) -> Sidecar {
+        let options = EngineOptions {
+            clock,
+            ..EngineOptions::default()
+        };
+        Sidecar::open_keeping(self.channel(), &self.prefix, CALL_TIMEOUT, options).await
     }
 
     /// One whose retention and clocks are the test's, with the seam for faults.

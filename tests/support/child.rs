@@ -82,6 +82,11 @@ impl Child {
         }
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid, signal).expect("the process is ours and runs");

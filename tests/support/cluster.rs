@@ -1,6 +1,7 @@
 //! An etcd of three members on loopback.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::Client;
@@ -9,10 +10,12 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
 
 use super::backend::{connection, linearizable_read};
 use super::child::Child;
 use super::etcd::{can_skip_fsync, free_url, program};
+use super::proxy::Proxy;
 use super::until;
 
 /// How many members. Two are a majority.
@@ -23,11 +26,21 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 const STARTS_MAX: usize = 5;
 /// How long a member may take to say what it is.
 const STATUS_WITHIN: Duration = Duration::from_millis(500);
+/// Three members on a machine that does other things too: an election for each hiccup would test nothing.
+const ELECTION_MS: u32 = 1_000;
+/// Where the leader seldom changes.
+const SELDOM_ELECTION_MS: u32 = 2_000;
+/// Where the leader stays, it is not to be taken for dead however busy the machine is.
+const NO_ELECTION_MS: u32 = 10_000;
+
+static SHARED: OnceCell<Arc<Cluster>> = OnceCell::const_new();
 
 /// Three members, each a process of its own.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     members: Vec<Member>,
+    /// Between the members, one in front of each, if they can be cut from each other.
+    lines: Vec<Proxy>,
     /// Below the members, so that the processes are gone before their files are.
     _directory: TempDir,
 }
@@ -42,14 +55,35 @@ struct Member {
 }
 
 impl Cluster {
+    /// One of which a test may kill members, or stop them.
     pub(crate) async fn start() -> Self {
         Self::start_with(&program()).await
     }
 
     /// All of this program.
     pub(crate) async fn start_with(program: &Path) -> Self {
+        Self::start_as(program, false, ELECTION_MS).await
+    }
+
+    /// One whose members a test may cut from each other, too.
+    pub(crate) async fn divisible() -> Self {
+        Self::start_as(&program(), true, SELDOM_ELECTION_MS).await
+    }
+
+    /// One whose leader stays: a test may kill or stop the others.
+    pub(crate) async fn steady() -> Self {
+        Self::start_as(&program(), false, NO_ELECTION_MS).await
+    }
+
+    /// The cluster that this test binary shares, and whose members nobody touches; every test uses a prefix of its own.
+    pub(crate) async fn shared() -> Arc<Self> {
+        let start = || async { Arc::new(Self::steady().await) };
+        Arc::clone(SHARED.get_or_init(start).await)
+    }
+
+    async fn start_as(program: &Path, divisible: bool, election_ms: u32) -> Self {
         for _ in 0..STARTS_MAX {
-            let cluster = Self::launch(program);
+            let cluster = Self::launch(program, divisible, election_ms);
             let ready = tokio::time::timeout(READY_WITHIN, cluster.ready());
             match ready.await {
                 Ok(true) => return cluster,
@@ -60,16 +94,25 @@ impl Cluster {
         panic!("no free ports in {STARTS_MAX} starts");
     }
 
-    fn launch(program: &Path) -> Self {
+    fn launch(program: &Path, divisible: bool, election_ms: u32) -> Self {
         let directory = tempfile::Builder::new()
             .prefix("fencepost-cluster-")
             .tempdir();
         let directory = directory.expect("a temporary directory");
         let urls: Vec<_> = (0..MEMBERS).map(|_| (free_url(), free_url())).collect();
-        let peers = urls.iter().enumerate();
-        let peers: Vec<_> = peers
-            .map(|(at, (_, peer))| format!("m{at}={peer}"))
+        let lines: Vec<_> = urls
+            .iter()
+            .filter(|_| divisible)
+            .map(|(_, peer)| Proxy::to_url(peer))
             .collect();
+        // Where the others reach one.
+        let reached = urls.iter().enumerate().map(|(at, (_, peer))| {
+            let line = lines.get(at).map(Proxy::url);
+            line.unwrap_or_else(|| peer.clone())
+        });
+        let reached: Vec<_> = reached.collect();
+        let peers = reached.iter().enumerate();
+        let peers: Vec<_> = peers.map(|(at, peer)| format!("m{at}={peer}")).collect();
         let members = urls.iter().enumerate().map(|(at, (url, peer))| {
             let mut arguments = vec![
                 format!("--name=m{at}"),
@@ -80,11 +123,10 @@ impl Cluster {
                 format!("--listen-client-urls={url}"),
                 format!("--advertise-client-urls={url}"),
                 format!("--listen-peer-urls={peer}"),
-                format!("--initial-advertise-peer-urls={peer}"),
+                format!("--initial-advertise-peer-urls={}", reached[at]),
                 format!("--initial-cluster={}", peers.join(",")),
-                // Three members on a machine that does other things too: an election for each hiccup would test nothing.
                 "--heartbeat-interval=100".to_owned(),
-                "--election-timeout=1000".to_owned(),
+                format!("--election-timeout={election_ms}"),
                 "--logger=zap".to_owned(),
                 "--log-outputs=stderr".to_owned(),
             ];
@@ -102,6 +144,7 @@ impl Cluster {
         });
         Self {
             members: members.collect(),
+            lines,
             _directory: directory,
         }
     }
@@ -152,6 +195,28 @@ impl Cluster {
             None
         })
         .await
+    }
+
+    /// Cuts one from the others: it still hears its clients, and the others still hear each other.
+    pub(crate) fn cut_off(&self, member: usize) {
+        assert!(!self.lines.is_empty(), "it was not started as divisible");
+        for (at, line) in self.lines.iter().enumerate() {
+            if at == member {
+                line.cut();
+            } else {
+                line.cut_from(self.members[member].child.pid());
+            }
+        }
+    }
+
+    /// All members hear each other again.
+    pub(crate) fn join(&self) {
+        self.lines.iter().for_each(Proxy::heal);
+    }
+
+    /// Whether a member says that it has a leader, and answers.
+    pub(crate) async fn answers(&self, member: usize) -> bool {
+        linearizable_read(&self.members[member].url).await
     }
 
     /// Stops one where it stands.

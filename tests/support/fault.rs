@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use etcd_client::Channel;
-use etcd_client::proto::{PbTxnOpRequest, PbTxnRequest};
+use etcd_client::proto::{PbRangeRequest, PbTxnOpRequest, PbTxnRequest};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use prost::Message as _;
@@ -248,6 +248,7 @@ impl FaultPlan {
         };
         self.count(rpc);
         let message = body.get(MESSAGE_HEAD_BYTES..).unwrap_or_default();
+        assert!(!reads_the_past(rpc, message), "a serializable read");
         let Some(rule) = self.take(rpc, message) else {
             return self.to_etcd(again()).await;
         };
@@ -332,6 +333,30 @@ impl FaultPlan {
 /// An answer without a message.
 fn said(code: Code, text: &str) -> Answer {
     Ok(tonic::Status::new(code, text).into_http())
+}
+
+/// J10: a member that lags answers a serializable read from what it last heard, and whoever was told an answer elsewhere would
+/// be told "never seen".
+fn reads_the_past(rpc: Rpc, message: &[u8]) -> bool {
+    fn reads(txn: &PbTxnRequest) -> bool {
+        let branches = txn.success.iter().chain(&txn.failure);
+        branches
+            .filter_map(|operation| operation.request.as_ref())
+            .any(|request| match request {
+                PbTxnOpRequest::RequestRange(range) => range.serializable,
+                PbTxnOpRequest::RequestTxn(nested) => reads(nested),
+                PbTxnOpRequest::RequestPut(_) | PbTxnOpRequest::RequestDeleteRange(_) => false,
+            })
+    }
+    match rpc {
+        Rpc::Txn => reads(&PbTxnRequest::decode(message).expect("a transaction")),
+        Rpc::Range => {
+            PbRangeRequest::decode(message)
+                .expect("a range")
+                .serializable
+        }
+        _ => false,
+    }
 }
 
 fn puts_something(rpc: Rpc, message: &[u8]) -> bool {

@@ -19,6 +19,7 @@ pub(crate) mod rewound;
 pub(crate) mod rounds;
 pub(crate) mod seed;
 pub(crate) mod sidecar;
+pub(crate) mod sockets;
 
 use std::time::Duration;
 
@@ -80,3 +81,23 @@ macro_rules! engines {
     };
 }
 pub(crate) use engines;
+
+/// The same, and a third of each: on three members, of which each sidecar begins with another one.
+#[allow(unused_macros, reason = "each test binary uses its own part of this")]
+macro_rules! everywhere {
+    ($($claim:ident),* $(,)?) => {
+        $crate::support::engines! { $($claim),* }
+
+        mod cluster {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $claim() {
+                    let backend = $crate::support::backend::Backend::cluster().await;
+                    $crate::support::bounded(Box::pin(super::$claim(backend))).await;
+                }
+            )*
+        }
+    };
+}
+#[allow(unused_imports, reason = "each test binary uses its own part of this")]
+pub(crate) use everywhere;

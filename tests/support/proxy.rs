@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::process::Pid;
+
+use super::sockets;
+
 /// How much is carried at once.
 const CHUNK_BYTES: usize = 16 * 1024;
 /// How often a frozen line looks whether it may go on.
@@ -26,6 +30,8 @@ struct State {
     drops_replies: AtomicBool,
     dropped_bytes: AtomicUsize,
     lines: Mutex<Vec<TcpStream>>,
+    /// Those that come from this process are broken.
+    barred: Mutex<Option<Pid>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,6 +52,7 @@ impl Proxy {
             drops_replies: AtomicBool::new(false),
             dropped_bytes: AtomicUsize::new(0),
             lines: Mutex::default(),
+            barred: Mutex::default(),
         });
         let accepting = Arc::clone(&state);
         std::thread::spawn(move || {
@@ -80,6 +87,14 @@ impl Proxy {
         *self.state.to.lock().unwrap() = to;
     }
 
+    /// Breaks every line that this process has made, and each new one; those of others stay.
+    pub(crate) fn cut_from(&self, process: Pid) {
+        *self.state.barred.lock().unwrap() = Some(process);
+        for line in self.state.lines.lock().unwrap().iter() {
+            self.state.break_if_barred(line);
+        }
+    }
+
     /// Stops carrying bytes, in both directions; lines stay up.
     pub(crate) fn freeze(&self) {
         self.state.frozen.store(true, Ordering::SeqCst);
@@ -101,6 +116,7 @@ impl Proxy {
             self.cut();
         }
         self.state.refuses.store(false, Ordering::SeqCst);
+        *self.state.barred.lock().unwrap() = None;
         self.state.frozen.store(false, Ordering::SeqCst);
     }
 }
@@ -120,9 +136,27 @@ impl State {
         if let (Ok(client), Ok(server)) = (client.try_clone(), server.try_clone()) {
             self.lines.lock().unwrap().extend([client, server]);
         }
+        // Looked at once it is known, so that none slips by a cut that is made meanwhile.
+        if self.break_if_barred(&client) {
+            return;
+        }
         let (there, back) = (Arc::clone(self), Arc::clone(self));
         std::thread::spawn(move || there.carry(Way::ToServer, client, server));
         std::thread::spawn(move || back.carry(Way::ToClient, server_again, client_again));
+    }
+
+    /// The other end of a line from here to the server belongs to the server; it is broken with its pair.
+    fn break_if_barred(&self, line: &TcpStream) -> bool {
+        let barred = *self.barred.lock().unwrap();
+        let from = line.peer_addr().ok();
+        let Some((process, from)) = barred.zip(from.filter(|from| *from != self.to)) else {
+            return false;
+        };
+        let broken = sockets::belongs_to(process, from);
+        if broken {
+            let _ = line.shutdown(Shutdown::Both);
+        }
+        broken
     }
 
     fn carry(&self, way: Way, mut from: TcpStream, mut to: TcpStream) {
