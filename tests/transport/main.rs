@@ -13,6 +13,7 @@ mod forms;
 mod json;
 mod lifecycle;
 mod sidecar;
+mod slow;
 mod spans;
 mod strangers;
 mod streams;
