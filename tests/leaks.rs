@@ -229,10 +229,14 @@ impl Place {
         }
     }
 
-    /// Half of them wait for a busy resource, half for an operation that is in progress.
+    /// Half of them wait for a busy resource, half for an operation that is in progress. One who waits elsewhere keeps alive what
+    /// their entries hang on, so that none goes by itself.
     async fn wait_and_give_up(&self, callers: usize) {
         let sidecar = &self.sidecar;
-        let resource = fresh_resource();
+        let (resource, elsewhere) = (fresh_resource(), fresh_resource());
+        let held_elsewhere = sidecar.hold(&reserve_for(&elsewhere, TTL)).await;
+        let stays = self.waits_for(&elsewhere);
+        self.until_entered(1).await;
         sidecar.transition(&create(&resource, "pending")).await;
         let pay = ask(&resource, "pay").from(&["pending"]).to("paid");
         let held = sidecar.hold(&pay.claim()).await;
@@ -250,17 +254,26 @@ impl Place {
             .collect();
         until("all wait", SETTLED_WITHIN, || async {
             let count = self.count().await;
-            (count["calls that wait"] == callers && count["waiters"] == callers / 2).then_some(())
+            (count["calls that wait"] == callers + 1 && count["waiters"] == callers / 2 + 1)
+                .then_some(())
         })
         .await;
-        for one in &waits {
-            one.abort();
-        }
-        for one in waits {
-            assert!(one.await.unwrap_err().is_cancelled());
-        }
+        cancelled(waits).await;
+        self.until_entered(1).await;
+        cancelled(vec![stays]).await;
+        self.until_entered(0).await;
+        sidecar.release(&held_elsewhere.id).await;
         sidecar.complete(&held.id, "done").await;
         sidecar.release(&held.id).await;
+    }
+
+    async fn until_entered(&self, entries: usize) {
+        until(
+            "those and no others have entries",
+            SETTLED_WITHIN,
+            || async { (self.count().await["waiters"] == entries).then_some(()) },
+        )
+        .await;
     }
 
     fn waits_for(&self, resource: &ResourceId) -> tokio::task::JoinHandle<()> {
@@ -269,6 +282,16 @@ impl Place {
             let told = engine.reserve_or_wait(ask, LONG, caller_for(2 * LONG));
             drop(told.await);
         })
+    }
+}
+
+/// These hang up.
+async fn cancelled(waits: Vec<tokio::task::JoinHandle<()>>) {
+    for one in &waits {
+        one.abort();
+    }
+    for one in waits {
+        assert!(one.await.unwrap_err().is_cancelled());
     }
 }
 

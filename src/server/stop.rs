@@ -37,3 +37,35 @@ impl Stopping<'_> {
         engine_done && calls.is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Backend;
+    use crate::engine::EngineOptions;
+    use crate::server::open;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_ends_though_a_call_under_way_does_not() {
+        const LIMIT: Duration = Duration::from_secs(5);
+        /// The engine's last second is part of it.
+        const LATEST: Duration = Duration::from_secs(7);
+        let store = open::store(&Backend::Memory).await.unwrap();
+        let engine = Engine::start(store, EngineOptions::default());
+        let (health, gate) = (Health::not_serving().await, Gate::default());
+        let connections = Connections::default();
+        let stopping = || Stopping {
+            health: &health,
+            gate: &gate,
+            engine: &engine,
+            connections: &connections,
+        };
+        let call = gate.call_under_way();
+        let begun = tokio::time::Instant::now();
+        let stopped = tokio::time::timeout(LATEST, stopping().within(LIMIT)).await;
+        assert_eq!(stopped, Ok(false), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() >= LIMIT, "{:?}", begun.elapsed());
+        drop(call);
+        assert!(stopping().within(LIMIT).await, "nothing is under way");
+    }
+}

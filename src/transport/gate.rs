@@ -1,5 +1,5 @@
 //! What every call passes first: the clock is read, room is taken, and the message is read whole within the deadline and the
-//! size limit. A caller that sends slowly holds its place no longer than its own deadline.
+//! size limit. A caller that sends slowly holds its place no longer than its own deadline, and a stop hardly at all.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -35,6 +35,9 @@ const SLOW_DIGESTS_MAX: usize = 2;
 const OVERLOADED_RETRY_AFTER: Duration = Duration::from_millis(100);
 /// When to ask again a sidecar that is going down: another one should be there by then.
 const STOPPING_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How long what is still to come of a message is waited for once the sidecar is told to stop. It takes milliseconds over loopback,
+/// and its answer is a refusal in any case: all that it is waited for is that its sender may hear that.
+const REST_ARRIVES_WITHIN: Duration = Duration::from_millis(500);
 
 /// Counts the calls under way.
 #[derive(Clone, Debug)]
@@ -135,7 +138,11 @@ impl Gate {
         let deadline = arrived.plus(said.span());
         let (parts, body) = request.into_parts();
         let reading = tokio::time::timeout(deadline.left(), self.whole(body, terms.bytes_max));
-        let (message, bytes) = reading.await.map_err(|_| Fault::DeadlinePassed)??;
+        let (message, bytes) = tokio::select! {
+            biased;
+            read = reading => read.map_err(|_| Fault::DeadlinePassed)??,
+            () = self.rest_is_late() => return Err(stopping()),
+        };
         if deadline.left().is_zero() {
             return Err(Fault::DeadlinePassed);
         }
@@ -171,13 +178,23 @@ impl Gate {
 
     fn take_place(&self) -> Result<OwnedSemaphorePermit, Fault> {
         if self.stopping.is_cancelled() {
-            return Err(Fault::Stopping {
-                retry_after: STOPPING_RETRY_AFTER,
-            });
+            return Err(stopping());
         }
         Arc::clone(&self.room)
             .try_acquire_owned()
             .map_err(|_| overloaded())
+    }
+
+    /// A call that is under way for as long as this is kept.
+    #[cfg(test)]
+    pub(crate) fn call_under_way(&self) -> impl Drop + use<> {
+        self.take_place().expect("there is room")
+    }
+
+    /// Waits until what is not here whole is not waited for any more.
+    async fn rest_is_late(&self) {
+        self.stopping.cancelled().await;
+        tokio::time::sleep(REST_ARRIVES_WITHIN).await;
     }
 
     /// Reads a message whole. Each part is counted before it is kept.
@@ -223,6 +240,12 @@ impl Gate {
     }
 }
 
+fn stopping() -> Fault {
+    Fault::Stopping {
+        retry_after: STOPPING_RETRY_AFTER,
+    }
+}
+
 fn overloaded() -> Fault {
     Fault::Overloaded {
         retry_after: OVERLOADED_RETRY_AFTER,
@@ -233,6 +256,7 @@ fn overloaded() -> Fault {
 mod tests {
     use std::convert::Infallible;
 
+    use futures_util::{StreamExt as _, stream};
     use http_body::Frame;
     use http_body_util::{Full, StreamBody};
 
@@ -296,6 +320,31 @@ mod tests {
         assert!(futures_util::poll!(empty.as_mut()).is_pending());
         drop(inside);
         empty.await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_is_not_here_whole_soon_after_the_gate_closed_is_not_waited_for() {
+        for (after, arrives) in [
+            (REST_ARRIVES_WITHIN / 2, true),
+            (REST_ARRIVES_WITHIN * 2, false),
+        ] {
+            let (gate, peer) = (Gate::default(), Peer::unix());
+            let half = || Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"12")));
+            let rest = async move {
+                tokio::time::sleep(after).await;
+                half()
+            };
+            let body = stream::iter([half()]).chain(stream::once(Box::pin(rest)));
+            let call = gate.admit(Request::new(StreamBody::new(body)), &peer, TERMS);
+            let mut call = Box::pin(call);
+            assert!(futures_util::poll!(call.as_mut()).is_pending());
+            gate.close();
+            match call.await {
+                Ok(admitted) => assert!(arrives && admitted.message == "1212"),
+                Err(fault) => assert!(!arrives && fault == stopping(), "{fault:?}"),
+            }
+            gate.empty().await;
+        }
     }
 
     #[tokio::test]

@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use etcd_client::{Client, ConnectOptions};
 use fencepost::domain::decision::Verdict;
 use fencepost::domain::ids::ResourceId;
 use fencepost::engine::{AtClose, Boottime, Fault, HEALTH_BOUND, Health, HoldNews};
+use fencepost::store::Endpoint;
+
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
 use crate::support::ask::{ask, body, create, fresh_resource, reserve_for};
+use crate::support::backend::connection;
 use crate::support::claim::{applied, replayed};
 use crate::support::cluster::{Cluster, MEMBERS};
+use crate::support::fault::{FaultyLink, Rpc};
 use crate::support::sidecar::{Sidecar, caller, caller_for};
 use crate::support::{bounded, until};
 
@@ -178,6 +183,86 @@ async fn an_idle_sidecar_whose_member_hangs_stays_well() {
         let otherwise = tokio::time::timeout(2 * HEALTH_BOUND, otherwise).await;
         assert!(otherwise.is_err(), "{otherwise:?}");
         cluster.resume(follower);
+    }))
+    .await;
+}
+
+// A member without a leader would keep a watch open and hear nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_watches_goes_elsewhere_from_a_member_that_has_lost_its_leader() {
+    /// Far less than the silence after which a watch is asked whether it is still there.
+    const TOLD_WITHIN: Duration = Duration::from_secs(20);
+    bounded(Box::pin(async {
+        let mut cluster = Cluster::start().await;
+        let (alone, others) = (0, [1, 2]);
+        let wrapped = cluster.endpoints_from(alone).into_iter().map(|endpoint| {
+            let (channel, plan) = FaultyLink::wrap(endpoint.channel);
+            (
+                Endpoint {
+                    channel,
+                    ..endpoint
+                },
+                plan,
+            )
+        });
+        let (endpoints, plans): (Vec<_>, Vec<_>) = wrapped.unzip();
+        let one = Sidecar::on(endpoints, None, "/outage/", CALL_TIMEOUT).await;
+        let resource = fresh_resource();
+        applied(&one.transition(&create(&resource, "pending")).await);
+        // Every kind of call is made at least once.
+        let held = one.hold(&reserve_for(&fresh_resource(), 60)).await;
+        one.renew(&held.id).await;
+        let following = one
+            .engine
+            .follow(resource.clone(), None, caller_for(BACK_WITHIN));
+        let mut following = following.await.unwrap();
+        following.next().await.unwrap();
+        // etcd ends all streams that ask for a leader at once, this one too.
+        let options = ConnectOptions::new().with_require_leader(true);
+        let line = Client::from_channel(connection(cluster.url(alone)), Some(options)).await;
+        let mut watch = line.unwrap().watch("elsewhere", None).await.unwrap();
+        for other in others {
+            cluster.kill(other).await;
+        }
+        let left = async {
+            while let Ok(Some(message)) = watch.message().await {
+                if message.canceled() {
+                    break;
+                }
+            }
+        };
+        let left = tokio::time::timeout(BACK_WITHIN, left).await;
+        left.expect("etcd says that it has no leader");
+        cluster.pause(alone).await;
+        for other in others {
+            cluster.revive(other);
+        }
+        let two = until("the others go on", BACK_WITHIN, || async {
+            let endpoints = cluster.endpoints_from(others[0]);
+            Sidecar::try_on(endpoints, "/outage/", CALL_TIMEOUT)
+                .await
+                .ok()
+        })
+        .await;
+        insisted(&two, &resource, "seen", "done").await;
+        let told = tokio::time::timeout(TOLD_WITHIN, following.next()).await;
+        let told = told.expect("it is told of what the others did").unwrap();
+        assert!(!told.gap, "{told:?}");
+        for rpc in [
+            Rpc::Range,
+            Rpc::Txn,
+            Rpc::LeaseGrant,
+            Rpc::LeaseKeepAlive,
+            Rpc::Watch,
+        ] {
+            let made: usize = plans.iter().map(|plan| plan.counts().of(rpc)).sum();
+            assert!(made > 0, "{rpc:?}");
+        }
+        for plan in plans {
+            let leaderless = plan.leaderless();
+            assert!(leaderless.is_empty(), "{leaderless:?}");
+        }
+        cluster.resume(alone);
     }))
     .await;
 }

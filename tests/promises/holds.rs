@@ -303,6 +303,31 @@ async fn the_end_of_a_stream_releases_what_it_held_if_that_was_asked_for_and_els
     assert_eq!(one.engine.holdings().held, 0);
 }
 
+async fn a_keepalive_that_was_answered_late_makes_the_hold_last_from_when_it_was_sent(
+    backend: Backend,
+) {
+    const STALL: Duration = Duration::from_secs(3);
+    const TTL: Duration = Duration::from_secs(60);
+    let (one, plan) = backend.faulty_within(4 * PATIENT_CALL).await;
+    let resource = fresh_resource();
+    let grant = one.hold(&reserve_for(&resource, 60)).await;
+    // What opens the stream of keepalives is sent once more when it is open.
+    one.renew(&grant.id).await.grant.expect("it is held");
+    let slow = plan.when(Rpc::LeaseKeepAlive);
+    let slow = slow.then(Action::SlowReply(STALL));
+    let opened_at = Boottime::now();
+    let mut hold = opened(&one, &[&grant.id], AtClose::Keep).await;
+    // etcd has renewed it by now, and is about to say so.
+    slow.met().await;
+    let renewed_by = Boottime::now();
+    let told = renewed(&mut hold).await;
+    assert!(Boottime::now().since(renewed_by) >= STALL / 2);
+    // The holder counts from when it opened the stream.
+    let believed = opened_at.plus(told.safe_for);
+    let over = renewed_by.plus(TTL);
+    assert!(believed <= over, "by {:?}", believed.since(over));
+}
+
 // B8
 async fn a_release_at_the_end_of_a_stream_that_finds_no_etcd_is_made_up_for(backend: Backend) {
     let (one, plan) = backend.faulty().await;
@@ -470,6 +495,7 @@ engines! {
     a_holder_hears_at_once_that_its_reservation_was_released_elsewhere,
     a_holder_hears_of_the_loss_before_its_time_is_over_though_etcd_says_nothing,
     a_loss_is_seen_with_the_next_renewal_though_its_end_was_not_heard_of,
+    a_keepalive_that_was_answered_late_makes_the_hold_last_from_when_it_was_sent,
     a_release_at_the_end_of_a_stream_that_finds_no_etcd_is_made_up_for,
     a_reservation_lasts_for_as_long_as_it_is_held_and_safe_for_grows_from_the_opening,
     a_reservation_outlives_a_cut_that_is_shorter_than_its_time,

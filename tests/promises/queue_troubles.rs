@@ -14,7 +14,9 @@ use super::queue::{
     queued_within, served, waits,
 };
 use super::queue_several::waits_for_all;
-use crate::support::ask::{ask, body, fresh_resource, fresh_resources, reserve, together};
+use crate::support::ask::{
+    ask, body, fresh_resource, fresh_resources, reserve, reserve_for, together,
+};
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, judged};
 use crate::support::fault::{Action, Ending, Rpc};
@@ -25,6 +27,29 @@ use crate::support::{bounded, engines, until};
 /// A user's order that is made and paid.
 const ORDER: &str = "kind: order\nversion: 1\nretention: 96h\nstates: { open: {}, paid: { final: true } }\n\
     events:\n  place: { creates: open }\n  pay: { from: [open], to: paid, origin: user }\n";
+
+async fn whoever_leaves_while_its_entry_is_written_keeps_no_place(backend: Backend) {
+    let (one, plan) = backend.faulty_within(PATIENT_CALL).await;
+    let (resource, elsewhere) = (fresh_resource(), fresh_resource());
+    let holder = one.hold(&reserve_for(&resource, 60)).await;
+    one.hold(&reserve_for(&elsewhere, 60)).await;
+    // It keeps alive what all entries of the sidecar hang on, so that none goes by itself.
+    let stays = waits(&one, &elsewhere);
+    queued(&backend, &elsewhere, 1).await;
+    let written = plan.when(Rpc::Txn).containing("w/order/");
+    let written = written.then(Action::Hold);
+    let leaves = waits(&one, &resource);
+    written.met().await;
+    leaves.abort();
+    assert!(leaves.await.unwrap_err().is_cancelled());
+    written.deliver().await;
+    queued_within(&backend, &resource, 0, LOOKED_WITHIN).await;
+    one.release(&holder.id).await;
+    // Nobody comes before.
+    one.hold(&reserve(&resource)).await;
+    assert!(!stays.is_finished());
+    stays.abort();
+}
 
 async fn several_that_were_turned_away_because_others_waited_are_not_granted_when_they_arrive_late(
     backend: Backend,
@@ -309,6 +334,7 @@ async fn whoever_waits_at_a_sidecar_that_is_killed_loses_its_places_and_the_next
 }
 
 engines! {
+    whoever_leaves_while_its_entry_is_written_keeps_no_place,
     several_that_were_turned_away_because_others_waited_are_not_granted_when_they_arrive_late,
     nothing_is_granted_to_one_who_has_left_an_empty_queue,
     hand_offs_to_several_whose_replies_are_lost_come_out_right,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::ask::{fresh_resource, reserve_for};
 use crate::support::backend::Backend;
-use crate::support::fault::{FaultPlan, Rpc};
+use crate::support::fault::{Action, FaultPlan, Rpc};
 use crate::support::{engines, until};
 
 /// A class of leases is given up after 10 s without use.
@@ -71,8 +71,33 @@ async fn what_is_held_ready_is_ended_when_the_sidecar_stops(backend: Backend) {
     assert_eq!(two.live(&resource).await, Some(grant.token));
 }
 
+async fn a_lease_that_is_asked_for_when_the_sidecar_stops_is_waited_for_and_ended(
+    backend: Backend,
+) {
+    /// Far less than the stop waits for it.
+    const STILL_WAITS: Duration = Duration::from_millis(100);
+    let (one, plan) = backend.faulty_within(Duration::from_secs(5)).await;
+    let (resource, two) = (fresh_resource(), backend.sidecar().await);
+    let grant = two.hold(&reserve_for(&resource, LONGEST_SECONDS)).await;
+    assert_eq!(one.live(&resource).await, Some(grant.token));
+    // Who is known to be turned away takes no lease, but for the next one some are granted ahead.
+    let ahead = plan.when(Rpc::LeaseGrant).then(Action::Hold);
+    let told = one.reserve(&reserve_for(&resource, LONGEST_SECONDS)).await;
+    assert!(told.grant.is_none());
+    ahead.met().await;
+    let engine = one.engine.clone();
+    let mut stop = tokio::spawn(async move { engine.stop(Duration::from_secs(5)).await });
+    let early = tokio::time::timeout(STILL_WAITS, &mut stop).await;
+    assert!(early.is_err(), "nobody would know of that lease");
+    ahead.deliver().await;
+    assert!(stop.await.unwrap());
+    assert_eq!(lasting(&plan), 0);
+    assert_eq!(two.live(&resource).await, Some(grant.token));
+}
+
 engines! {
     leases_of_a_day_do_not_outlast_their_use,
     a_busy_resource_polled_with_many_ttls_leaves_no_leases_behind,
     what_is_held_ready_is_ended_when_the_sidecar_stops,
+    a_lease_that_is_asked_for_when_the_sidecar_stops_is_waited_for_and_ended,
 }

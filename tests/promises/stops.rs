@@ -11,8 +11,13 @@ use fencepost::proto::v1::coordination_service_client::CoordinationServiceClient
 use futures_util::future::join_all;
 use futures_util::poll;
 use rustix::process::Signal;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
@@ -323,6 +328,140 @@ async fn a_stop_that_etcd_does_not_answer_ends_soon_after_its_limit_and_the_trut
     assert_eq!(renewed.reservation.unwrap().token, mine.token);
 }
 
+/// A sidecar that is told to stop while etcd is silent and a call is under way: so the stop goes on until the line is healed.
+struct Draining {
+    process: Process,
+    line: Proxy,
+    call: tokio::task::JoinHandle<Result<tonic::Response<v1::TransitionResponse>, Status>>,
+    /// A connection that is open already.
+    client: Client,
+    watched: tonic::Streaming<HealthCheckResponse>,
+}
+
+async fn draining(backend: &Backend) -> Draining {
+    let line = Proxy::to_url(&backend.url().await);
+    let settings = ["--drain-limit", "1h"];
+    let process = Process::serve(&line.url(), backend.prefix(), &settings).await;
+    let mut client = process.client();
+    known(&mut client).await;
+    let mut health = HealthClient::new(channel(&process).await);
+    let watched = health.watch(HealthCheckRequest::default()).await;
+    let mut watched = watched.unwrap().into_inner();
+    assert_eq!(said(&mut watched).await, ServingStatus::Serving);
+    line.freeze();
+    let mut under_way = client.clone();
+    let call = async move { under_way.transition(run_once("u", "first")).await };
+    let mut calls = [Box::pin(call)];
+    sent!(client, calls);
+    let [call] = calls;
+    process.signal(Signal::TERM);
+    Draining {
+        process,
+        line,
+        call: tokio::spawn(call),
+        client,
+        watched,
+    }
+}
+
+async fn channel(process: &Process) -> Channel {
+    let endpoint = Channel::from_shared(format!("http://{}", process.address()));
+    endpoint.unwrap().connect().await.unwrap()
+}
+
+async fn said(watched: &mut tonic::Streaming<HealthCheckResponse>) -> ServingStatus {
+    let next = tokio::time::timeout(SOON, watched.message()).await;
+    let next = next.expect("health is said in time");
+    next.unwrap().unwrap().status()
+}
+
+async fn checked(process: &Process) -> ServingStatus {
+    let mut health = HealthClient::new(channel(process).await);
+    let checked = health.check(HealthCheckRequest::default()).await;
+    checked.unwrap().into_inner().status()
+}
+
+fn stopping(status: &Status) {
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+    let details = status.get_error_details();
+    assert_eq!(details.error_info().unwrap().reason, "STOPPING");
+    assert!(details.retry_info().unwrap().retry_delay.is_some());
+}
+
+/// Asks what is answered from memory, until that is refused.
+async fn refused(client: &Client) -> Status {
+    until("a new call is refused", SOON, || async {
+        client
+            .clone()
+            .transition(run_once("known", "another"))
+            .await
+            .err()
+    })
+    .await
+}
+
+async fn whoever_is_refused_by_a_stop_finds_it_said_that_nothing_is_served(backend: Backend) {
+    let Draining {
+        process,
+        line,
+        call,
+        client,
+        mut watched,
+    } = draining(&backend).await;
+    stopping(&refused(&client).await);
+    // From the first refusal on, and also to whoever comes only now.
+    assert_eq!(checked(&process).await, ServingStatus::NotServing);
+    let mut late = CoordinationServiceClient::new(channel(&process).await);
+    stopping(&late.reserve(reserve("new", 30, 0)).await.unwrap_err());
+    let as_json = as_json(&process).await;
+    assert!(as_json.starts_with("HTTP/1.1 503 "), "{as_json}");
+    assert!(as_json.contains("STOPPING"), "{as_json}");
+    assert_eq!(said(&mut watched).await, ServingStatus::NotServing);
+    // What is under way is answered as ever.
+    assert!(!call.is_finished());
+    line.heal();
+    let decision = call.await.unwrap().unwrap().into_inner().decision.unwrap();
+    assert_eq!(decision.verdict(), v1::Verdict::Applied, "{decision:?}");
+    assert_eq!(process.ended().await, 0, "{}", process.logs());
+    let logs = process.logs();
+    assert!(logs.contains("every call was answered"), "{logs}");
+}
+
+/// Inspects over a connection of its own.
+async fn as_json(process: &Process) -> String {
+    let body = r#"{"resource":{"kind":"order","id":"new"}}"#;
+    let request = format!(
+        "POST /fencepost.v1.CoordinationService/Inspect HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut line = TcpStream::connect(process.address()).await.unwrap();
+    line.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    line.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+async fn a_second_signal_ends_a_stop_at_once(backend: Backend) {
+    let Draining {
+        process,
+        line,
+        call,
+        client,
+        ..
+    } = draining(&backend).await;
+    // The first signal has been taken once calls are refused.
+    stopping(&refused(&client).await);
+    let begun = Boottime::now();
+    process.signal(Signal::INT);
+    assert_eq!(process.ended().await, 130, "{}", process.logs());
+    let took = Boottime::now().since(begun);
+    assert!(took < SOON / 2, "{took:?}");
+    call.await.unwrap().unwrap_err();
+    // Silent until here.
+    line.heal();
+}
+
 /// An etcd of its own, for all its leases are listed.
 async fn alone() -> Backend {
     Backend::of_etcd(Arc::new(Etcd::start().await))
@@ -354,4 +493,6 @@ macro_rules! both {
 both! {
     a_stop_finishes_what_is_under_way_tells_who_waits_or_holds_and_leaves_only_what_is_theirs,
     a_stop_that_etcd_does_not_answer_ends_soon_after_its_limit_and_the_truth_is_known_later,
+    whoever_is_refused_by_a_stop_finds_it_said_that_nothing_is_served,
+    a_second_signal_ends_a_stop_at_once,
 }

@@ -127,6 +127,30 @@ async fn a_sweep_that_fails_leaves_the_next_one_free_to_begin(backend: Backend) 
     }
 }
 
+async fn a_stop_gives_up_the_right_to_sweep(backend: Backend) {
+    let (one, plan, clock) = aged(&backend).await;
+    let (two, _plan, other_clock) = aged(&backend).await;
+    once(&one, &fresh_resource()).await;
+    clock.pass(OVER);
+    other_clock.pass(OVER);
+    let incidents = format!("{}i/", backend.prefix());
+    let read = plan.when(Rpc::Range).containing(incidents);
+    let read = read.then(Action::Hold);
+    let engine = one.engine.clone();
+    let sweep = tokio::spawn(async move { engine.sweep().await });
+    read.met().await;
+    assert!(written(&backend, "meta/sweep").await.is_some());
+    // As the sidecar's own sweep is when it stops.
+    sweep.abort();
+    assert!(sweep.await.unwrap_err().is_cancelled());
+    assert!(one.engine.stop(LONG).await);
+    assert_eq!(written(&backend, "meta/sweep").await, None);
+    let made = plan.counts();
+    assert_eq!(made.of(Rpc::LeaseGrant), made.of(Rpc::LeaseRevoke));
+    let swept = two.engine.sweep().await.expect("it sweeps");
+    assert!(swept.looked_through, "{swept:?}");
+}
+
 async fn a_sweeper_that_lost_its_right_on_the_way_goes_no_further(backend: Backend) {
     let (one, plan, clock) = aged(&backend).await;
     let resources: Vec<_> = (0..RECORDS_BETWEEN_LOOKS + 100)
@@ -189,6 +213,7 @@ async fn what_was_counted_is_written_at_a_stop_also_when_a_write_is_under_way(ba
 }
 
 engines! {
+    a_stop_gives_up_the_right_to_sweep,
     a_sweep_that_fails_leaves_the_next_one_free_to_begin,
     a_sweeper_that_lost_its_right_on_the_way_goes_no_further,
     what_is_kept_is_waited_for_also_after_a_look_that_failed,

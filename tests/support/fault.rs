@@ -3,7 +3,7 @@
 //! A wrapped channel counts the requests of each RPC and does to chosen ones what networks do: it loses the reply, delivers
 //! the request after the caller has given up, cuts the line before or after sending, or is slow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -26,6 +26,8 @@ use super::reset::{HangingUp, Refusing};
 
 /// How long an injected fault may take to be met.
 const MET_WITHIN: Duration = Duration::from_secs(20);
+/// By this a call says that a member without a leader must refuse it instead of staying silent.
+const REQUIRE_LEADER: (&str, &str) = ("hasleader", "true");
 /// Length and compression flag before each message.
 pub(super) const MESSAGE_HEAD_BYTES: usize = 5;
 
@@ -134,6 +136,7 @@ impl FaultyLink {
                 hanging_up: HangingUp::new(),
                 rules: Mutex::default(),
                 counts: Mutex::default(),
+                leaderless: Mutex::default(),
             }),
         };
         let wrapped = Channel::Custom(BoxCloneSyncService::new(Line { plan: plan.clone() }));
@@ -154,6 +157,7 @@ struct Shared {
     hanging_up: HangingUp,
     rules: Mutex<Vec<Arc<Rule>>>,
     counts: Mutex<BTreeMap<Rpc, usize>>,
+    leaderless: Mutex<BTreeSet<Rpc>>,
 }
 
 impl FaultPlan {
@@ -176,6 +180,11 @@ impl FaultPlan {
     /// How many requests were made of each RPC so far.
     pub(crate) fn counts(&self) -> Counts {
         Counts(self.shared.counts.lock().unwrap().clone())
+    }
+
+    /// Of which RPCs a request did not ask for a member that has a leader.
+    pub(crate) fn leaderless(&self) -> BTreeSet<Rpc> {
+        self.shared.leaderless.lock().unwrap().clone()
     }
 
     pub(super) fn count(&self, rpc: Rpc) {
@@ -229,6 +238,10 @@ impl FaultPlan {
 
     async fn carry(self, request: Request<Body>) -> Answer {
         let rpc = Rpc::of(request.uri().path());
+        let (name, asked) = REQUIRE_LEADER;
+        if request.headers().get(name).is_none_or(|is| is != asked) {
+            self.shared.leaderless.lock().unwrap().insert(rpc);
+        }
         match rpc {
             Rpc::LeaseKeepAlive => return fault_body::carry_keep_alive(self, request).await,
             Rpc::Watch => {

@@ -14,6 +14,7 @@ mod json;
 mod lifecycle;
 mod only_asked;
 mod sidecar;
+mod slow;
 mod spans;
 mod strangers;
 mod streams;
