@@ -39,6 +39,7 @@ mod once;
 mod one_commit;
 mod operators;
 mod queue;
+mod queue_goes_on;
 mod queue_several;
 mod queue_troubles;
 mod restores;

@@ -158,6 +158,9 @@ impl Engine {
             let limit = over.max(asked.arrived);
             let limit = limit.plus(ANSWER_MARGIN / LAST_QUESTION_PART);
             asked.deadline = limit.min(caller.deadline);
+            if let Some(queued) = &mut queued {
+                queued.asks();
+            }
             match once(asked, patience).await {
                 Ok(told) => (answer, trouble) = (told, None),
                 // It is the first and cannot be granted anything here, while others may be elsewhere: they come before it.
