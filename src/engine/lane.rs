@@ -175,7 +175,18 @@ pub(super) struct Belief {
 impl Belief {
     /// What it says, if that timeline is still in force.
     pub(super) fn within(self, timeline: Timeline) -> Option<Standing> {
-        (self.timeline == timeline).then_some(self.standing)
+        (self.timeline == timeline).then(|| self.standing.trusting_the_queue())
+    }
+}
+
+/// Says that a lane's work cannot go on as long as etcd has no space. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stuck(Arc<Notify>);
+
+impl Stuck {
+    /// It cannot go on now.
+    pub(super) fn say(&self) {
+        self.0.notify_one();
     }
 }
 
