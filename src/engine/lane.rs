@@ -97,6 +97,7 @@ impl Shared {
             && !ticket.goes_on(decision)
         {
             let named = ticket.ask.message();
+            && !ticket.withdrawn()
             let named = named.and_then(|(_, intent)| intent.event.as_ref());
             // One that completes a claim by its round alone does not say what the claim was for.
             let event = named.or(decision.event.as_ref());
