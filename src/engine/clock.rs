@@ -6,6 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
+/// Who waits for a moment looks at the clock this often: it is found to have passed so long after a suspend, at the latest.
+const LOOK_AT_CLOCK_EVERY: Duration = Duration::from_secs(2);
+
 /// A point on the clock that counts from the start of the machine and runs on while it is suspended. Deadlines and leases
 /// are measured on it; a clock that stops during suspend would believe an old lease to be fresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +41,21 @@ impl Boottime {
     /// How long until then; zero if it has passed.
     pub fn left(self) -> Duration {
         self.since(Self::now())
+    }
+
+    /// Waits until it has passed. The runtime's timers stand still while the machine is suspended.
+    pub(super) async fn passed(self) {
+        none_left(|| self.left()).await;
+    }
+}
+
+async fn none_left(left: impl Fn() -> Duration) {
+    loop {
+        let left = left();
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LOOK_AT_CLOCK_EVERY)).await;
     }
 }
 
@@ -89,4 +107,25 @@ pub fn wall_clock_ms() -> u64 {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_moment_that_passes_in_a_suspend_is_found_soon_after_it() {
+        let (began, suspended) = (tokio::time::Instant::now(), Duration::from_secs(550));
+        let wait = Duration::from_secs(600);
+        // The runtime's clock goes on from where it stood; the other has run on meanwhile.
+        let left = || {
+            let passed = tokio::time::Instant::now() - began;
+            let slept = passed > Duration::from_secs(20);
+            wait.saturating_sub(passed + if slept { suspended } else { Duration::ZERO })
+        };
+        none_left(left).await;
+        let took = tokio::time::Instant::now() - began;
+        assert!(took >= wait - suspended, "{took:?}");
+        assert!(took <= wait - suspended + LOOK_AT_CLOCK_EVERY, "{took:?}");
+    }
 }

@@ -322,7 +322,10 @@ impl Engine {
     ) -> Result<Answer, Fault> {
         let (ticket, answer) = Ticket::new(ask, progress.clone(), patience);
         self.lanes.submit(resource, ticket);
-        answer.await.unwrap_or_else(|_| Err(dropped(&progress)))
+        // The lane lets go of one that was withdrawn when it comes to it, which may be long.
+        let answer = progress.unless_withdrawn(answer).await;
+        let answer = answer.ok_or(Fault::DeadlinePassed)?;
+        answer.unwrap_or_else(|_| Err(dropped(&progress)))
     }
 
     async fn ask_within(

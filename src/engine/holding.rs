@@ -124,15 +124,9 @@ impl Engine {
                     .prolong(reservation, lease, None, caller, &sent)
                     .await;
             }
-            match engine
-                .ask(
-                    &resource,
-                    Ask::Check(reservation.clone()),
-                    Progress::default(),
-                    Patience::None,
-                )
-                .await?
-            {
+            let ask = Ask::Check(reservation.clone());
+            let asked = engine.ask(&resource, ask, sent.clone(), Patience::None);
+            match asked.await? {
                 Answer::Held(_, held) => {
                     engine
                         .prolong(reservation, held.lease, None, caller, &sent)

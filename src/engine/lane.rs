@@ -4,7 +4,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
 
 use super::committer::Committer;
 use super::counts::Counts;
@@ -95,6 +97,7 @@ impl Shared {
         if let Some(resource) = ticket.ask.delivered()
             && let Some(decision) = answer.as_ref().ok().and_then(Answer::judgement)
             && !ticket.goes_on(decision)
+            && !ticket.withdrawn()
         {
             let named = ticket.ask.message();
             let named = named.and_then(|(_, intent)| intent.event.as_ref());
@@ -175,7 +178,18 @@ pub(super) struct Belief {
 impl Belief {
     /// What it says, if that timeline is still in force.
     pub(super) fn within(self, timeline: Timeline) -> Option<Standing> {
-        (self.timeline == timeline).then_some(self.standing)
+        (self.timeline == timeline).then(|| self.standing.trusting_the_queue())
+    }
+}
+
+/// Says that a lane's work cannot go on as long as etcd has no space. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stuck(Arc<Notify>);
+
+impl Stuck {
+    /// It cannot go on now.
+    pub(super) fn say(&self) {
+        self.0.notify_one();
     }
 }
 
@@ -261,12 +275,18 @@ impl Lane {
             self.kept.is_now(0);
             let belief = match work {
                 Work::Requests(tickets) => {
-                    let round = Round::new(&self.resource, shared, tickets, belief);
-                    let (tickets, belief) = round.settle().await;
+                    let stuck = Stuck::default();
+                    let round = Round::new(&self.resource, shared, tickets, belief, &stuck);
+                    let settled = self.answering_when_stuck(shared, &stuck, round.settle());
+                    let (tickets, belief) = settled.await;
                     self.give_back(tickets);
                     belief
                 }
-                Work::Lend(loan) => loan.lend(belief).await,
+                Work::Lend(loan) => {
+                    let stuck = Stuck::default();
+                    let lent = loan.lend(belief, stuck.clone());
+                    self.answering_when_stuck(shared, &stuck, lent).await
+                }
             };
             if let Some(mut belief) = belief {
                 belief.standing.trim(KEPT_APART_BYTES_MAX);
@@ -275,6 +295,42 @@ impl Lane {
             }
             // A lane that answers everything from memory never waits; others want to run too.
             tokio::task::consume_budget().await;
+        }
+    }
+
+    /// Works, and tells whoever waits for that when it cannot go on.
+    async fn answering_when_stuck<T>(
+        &self,
+        shared: &Shared,
+        stuck: &Stuck,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let answering = async {
+            loop {
+                stuck.0.notified().await;
+                self.nothing_can_be_done(shared);
+            }
+        };
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = answering => unreachable!("it goes on for ever"),
+        }
+    }
+
+    /// An outcome is not settled before etcd has space again. What waits for that is told so: nothing of it was sent.
+    fn nothing_can_be_done(&self, shared: &Shared) {
+        let mut queue = self.lock_queue();
+        let (waiting, borrowers) = (
+            std::mem::take(&mut queue.waiting),
+            std::mem::take(&mut queue.borrowers),
+        );
+        drop(queue);
+        for ticket in waiting {
+            shared.answer(ticket, Err(Fault::store_full()));
+        }
+        for loan in borrowers {
+            loan.refuse(Fault::store_full());
         }
     }
 

@@ -7,7 +7,7 @@ use lru::LruCache;
 use tokio::sync::oneshot;
 
 use super::lane::{Enqueued, Lane, Lending, Shared};
-use super::loan::{Lent, Loan};
+use super::loan::{LentOrNot, Loan};
 use super::ticket::Ticket;
 use crate::domain::ids::ResourceId;
 
@@ -42,7 +42,7 @@ impl Lanes {
     }
 
     /// Asks the lane of a resource to stop and lend what it knows. `None`: too many want that.
-    pub(super) fn borrow(&self, resource: &ResourceId) -> Option<oneshot::Receiver<Lent>> {
+    pub(super) fn borrow(&self, resource: &ResourceId) -> Option<oneshot::Receiver<LentOrNot>> {
         let (loan, lent) = Loan::ask();
         let mut known = self.lock();
         let lane = self.lane(&mut known, resource);

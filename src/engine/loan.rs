@@ -6,15 +6,19 @@
 
 use tokio::sync::oneshot;
 
-use super::lane::Belief;
+use super::fault::Fault;
+use super::lane::{Belief, Stuck};
+
+/// A lane, or why it cannot be lent.
+pub(super) type LentOrNot = Result<Lent, Fault>;
 
 /// Somebody who waits for a lane.
 #[derive(Debug)]
-pub(super) struct Loan(oneshot::Sender<Lent>);
+pub(super) struct Loan(oneshot::Sender<LentOrNot>);
 
 impl Loan {
     /// A wish, and where the lane will be.
-    pub(super) fn ask() -> (Self, oneshot::Receiver<Lent>) {
+    pub(super) fn ask() -> (Self, oneshot::Receiver<LentOrNot>) {
         let (ready, lent) = oneshot::channel();
         (Self(ready), lent)
     }
@@ -24,15 +28,21 @@ impl Loan {
         self.0.is_closed()
     }
 
+    /// Says why the lane cannot be lent.
+    pub(super) fn refuse(self, fault: Fault) {
+        drop(self.0.send(Err(fault)));
+    }
+
     /// Lends the lane; answers what is believed once it is back. `None`: nothing is known.
-    pub(super) async fn lend(self, belief: Option<Belief>) -> Option<Belief> {
+    pub(super) async fn lend(self, belief: Option<Belief>, stuck: Stuck) -> Option<Belief> {
         let (back, returned) = oneshot::channel();
         let lent = Lent {
             belief,
+            stuck,
             back: Some(back),
         };
         // If the borrower has left, this comes back at once.
-        drop(self.0.send(lent));
+        drop(self.0.send(Ok(lent)));
         returned.await.ok().flatten()
     }
 }
@@ -42,6 +52,8 @@ impl Loan {
 pub(super) struct Lent {
     /// What goes back.
     pub(super) belief: Option<Belief>,
+    /// Where the borrower says that it cannot go on.
+    pub(super) stuck: Stuck,
     back: Option<oneshot::Sender<Option<Belief>>>,
 }
 
@@ -72,25 +84,28 @@ mod tests {
         let (loan, lent) = Loan::ask();
         drop(lent);
         assert!(loan.given_up());
-        assert!(loan.lend(belief()).await.is_some(), "it had left before");
+        assert!(
+            loan.lend(belief(), Stuck::default()).await.is_some(),
+            "it had left before"
+        );
 
         let (loan, lent) = Loan::ask();
-        let lane = tokio::spawn(loan.lend(belief()));
-        let lent = lent.await.unwrap();
+        let lane = tokio::spawn(loan.lend(belief(), Stuck::default()));
+        let lent = lent.await.unwrap().unwrap();
         assert!(!lane.is_finished(), "it stands still");
         drop(lent);
         assert!(lane.await.unwrap().is_some(), "it gave up");
 
         let (loan, lent) = Loan::ask();
-        let lane = tokio::spawn(loan.lend(belief()));
-        lent.await.unwrap().belief.take();
+        let lane = tokio::spawn(loan.lend(belief(), Stuck::default()));
+        lent.await.unwrap().unwrap().belief.take();
         assert!(lane.await.unwrap().is_none(), "nothing is known any more");
     }
 
     #[tokio::test]
     async fn what_was_lent_to_one_who_left_before_taking_it_comes_back() {
         let (loan, lent) = Loan::ask();
-        let lane = tokio::spawn(loan.lend(belief()));
+        let lane = tokio::spawn(loan.lend(belief(), Stuck::default()));
         while !lane.is_finished() && lent.is_empty() {
             tokio::task::yield_now().await;
         }

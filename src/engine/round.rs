@@ -32,7 +32,7 @@ use std::time::Duration;
 use tracing::error;
 
 use super::fault::Fault;
-use super::lane::{Belief, Shared};
+use super::lane::{Belief, Shared, Stuck};
 use super::laws::LawSince;
 use super::outcome::{count_repeats, known_after};
 use super::pace::Pace;
@@ -81,6 +81,8 @@ pub(super) struct Round<'a> {
     turned_away: u32,
     /// Whether etcd has no space: what needs a write is answered so, one request after another, and the rest by what is true.
     store_full: bool,
+    /// Where it says that it cannot go on.
+    stuck: &'a Stuck,
     pace: Pace,
 }
 
@@ -116,6 +118,7 @@ impl<'a> Round<'a> {
         shared: &'a Shared,
         tickets: VecDeque<Ticket>,
         belief: Option<Belief>,
+        stuck: &'a Stuck,
     ) -> Self {
         let timeline = shared.store.timeline();
         Self {
@@ -133,6 +136,7 @@ impl<'a> Round<'a> {
             overtaken: 0,
             turned_away: 0,
             store_full: false,
+            stuck,
             pace: Pace::new(),
         }
     }

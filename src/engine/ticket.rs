@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::facade::random_nonce;
 use super::{Boottime, Fault};
@@ -23,36 +23,60 @@ const WITHDRAWN: u8 = 2;
 
 /// How far a request has come. It can be withdrawn until a commit that may carry it out is on its way to etcd.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Progress(Arc<AtomicU8>);
+pub(super) struct Progress(Arc<Stage>);
+
+#[derive(Debug, Default)]
+struct Stage {
+    now: AtomicU8,
+    withdrawn: Notify,
+}
 
 impl Progress {
     /// Takes the request back. False: too late, its commit is on its way.
     pub(super) fn withdraw(&self) -> bool {
-        let swap = self
-            .0
-            .compare_exchange(WAITING, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire);
+        let swap = self.swap(WAITING, WITHDRAWN);
+        if swap.is_ok() {
+            self.0.withdrawn.notify_waiters();
+        }
         swap.is_ok() || swap == Err(WITHDRAWN)
     }
 
     /// Notes that a commit is about to be sent. False: the request was withdrawn, and must not be part of it.
     pub(super) fn send(&self) -> bool {
-        let swap = self
-            .0
-            .compare_exchange(WAITING, SENT, Ordering::AcqRel, Ordering::Acquire);
+        let swap = self.swap(WAITING, SENT);
         swap.is_ok() || swap == Err(SENT)
     }
 
     /// Notes that the commit that was sent was certainly not applied.
     pub(super) fn was_not_sent(&self) {
         // One that was withdrawn stays so.
-        let _ = self
-            .0
-            .compare_exchange(SENT, WAITING, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.swap(SENT, WAITING);
+    }
+
+    fn swap(&self, from: u8, to: u8) -> Result<u8, u8> {
+        let now = &self.0.now;
+        now.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
     }
 
     /// Whether the request was withdrawn.
     pub(super) fn withdrawn(&self) -> bool {
-        self.0.load(Ordering::Acquire) == WITHDRAWN
+        self.0.now.load(Ordering::Acquire) == WITHDRAWN
+    }
+
+    /// Waits for this, unless the request is withdrawn before it is done.
+    pub(super) async fn unless_withdrawn<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let withdrawn = async {
+            // It hears of what comes after this, polled or not.
+            let withdrawn = self.0.withdrawn.notified();
+            if !self.withdrawn() {
+                withdrawn.await;
+            }
+        };
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = withdrawn => None,
+        }
     }
 }
 

@@ -272,7 +272,10 @@ impl Engine {
         };
         let once = |caller, patience| Box::pin(self.reserve_once(ask.clone(), patience, caller));
         let heard = |reserved: &Reserved| heard(&reserved.decision);
-        let answered = self.until_settled(waits_for, wait, caller, once, heard);
+        let count = |engine: &Self, reserved: &Reserved| {
+            engine.delivered(&ask.resource, ask.intent.as_deref(), &reserved.decision);
+        };
+        let answered = self.until_settled(waits_for, wait, caller, once, heard, count);
         answered.await.map(waited_for)
     }
 
@@ -299,7 +302,8 @@ impl Engine {
         let once =
             |caller, patience| Box::pin(self.reserve_together_once(ask.clone(), patience, caller));
         let heard = |reserved: &Reserved| heard(&reserved.decision);
-        let answered = self.until_settled(waits_for, wait, caller, once, heard);
+        let no_delivery = |_: &Self, _: &Reserved| {};
+        let answered = self.until_settled(waits_for, wait, caller, once, heard, no_delivery);
         answered.await.map(waited_for)
     }
 
@@ -317,7 +321,11 @@ impl Engine {
         };
         let once = |caller, patience| Box::pin(self.ride_once(ask.clone(), patience, caller));
         let heard = |reserved: &Reserved| heard(&reserved.decision);
-        let answered = self.until_settled(only(subject), wait, caller, once, heard);
+        let count = |engine: &Self, reserved: &Reserved| {
+            let resource = ask.reservation.resource();
+            engine.delivered(resource, Some(&ask.intent), &reserved.decision);
+        };
+        let answered = self.until_settled(only(subject), wait, caller, once, heard, count);
         answered.await.map(waited_for)
     }
 
@@ -347,7 +355,11 @@ impl Engine {
             ..only(subject)
         };
         let once = |caller, patience| self.transition_once(ask.clone(), patience, caller);
-        let answered = self.until_settled(waits_for, wait, caller, once, heard);
+        let delivers = (ask.purpose == Purpose::Commit).then_some(&ask.intent);
+        let count = |engine: &Self, decision: &Decision| {
+            engine.delivered(&ask.resource, delivers, decision);
+        };
+        let answered = self.until_settled(waits_for, wait, caller, once, heard, count);
         answered.await.map(|(decision, _)| decision)
     }
 
@@ -377,7 +389,8 @@ impl Engine {
             | OperationState::Refused
             | OperationState::Expired => Heard::Settled,
         };
-        let answered = self.until_settled(only(subject), wait, caller, once, running);
+        let no_delivery = |_: &Self, _: &Known| {};
+        let answered = self.until_settled(only(subject), wait, caller, once, running, no_delivery);
         answered.await.map(|(known, _)| known)
     }
 

@@ -1,8 +1,8 @@
 //! Who waits for a resource: entering and leaving its queue, and following it.
 //!
-//! All entries of a sidecar hang on the lease of its session, which has a key of its own. Each write of entries writes that key
-//! too, under the guard that it was not written since the write before. So a write that arrives late is never applied, and
-//! after an unknown outcome the same write again tells the truth.
+//! All entries of a sidecar hang on the lease of its session, which has a key of its own. Each write that makes entries writes
+//! that key too, under the guard that it was not written since the write before. So a write that arrives late is never applied,
+//! and after an unknown outcome the same write again tells the truth. A removal needs none of that.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::domain::record::LeaseId;
 use crate::domain::token::Revision;
 use crate::domain::waiter::{Place, Waiter, WaiterName, WaitingCall};
 
-/// Most entries that one write makes and removes together. With the key of the session they stay within what etcd takes.
+/// Most entries that one write makes, or removes. With the key of the session they stay within what etcd takes.
 pub const WAITERS_PER_WRITE_MAX: usize = 100;
 /// Entries that one request reads when a queue is followed from the start.
 const ENTRIES_PER_REQUEST: i64 = 256;
@@ -75,12 +75,11 @@ pub struct QueueNow {
 }
 
 impl Store {
-    /// Makes and removes entries, together at most `WAITERS_PER_WRITE_MAX` keys, in one transaction.
-    pub async fn write_waiters(
+    /// Makes entries, at most `WAITERS_PER_WRITE_MAX` keys, in one transaction.
+    pub async fn enter_waiters(
         &self,
         session: &WaitSession,
         enter: &[Entering],
-        leave: &[(ResourceId, WaiterName)],
     ) -> Result<SessionWrite, StoreError> {
         let keys = self.keys();
         let (TimelineSeen(known), timeline_key) = (session.under, self.timeline_key());
@@ -99,11 +98,6 @@ impl Store {
                     TxnOp::put(key.bytes(), value, on_lease())
                 }));
             }
-            writes.extend(
-                leave.iter().map(|(resource, name)| {
-                    TxnOp::delete(keys.waiter(resource, name).bytes(), None)
-                }),
-            );
             let in_force = Compare::mod_revision(
                 timeline_key.bytes(),
                 CompareOp::Equal,
@@ -130,6 +124,57 @@ impl Store {
         let at = one_value(&mut responses)?;
         let at = at.and_then(|kv| Revision::from_etcd(kv.mod_revision));
         Ok(SessionWrite::WrittenAt(at))
+    }
+
+    /// Removes entries, at most `WAITERS_PER_WRITE_MAX` keys, in one transaction. It puts nothing, so that it is taken also by an
+    /// etcd that has no space; and no entry ever has the name of another, so it may be done twice, or late.
+    pub async fn remove_waiters(
+        &self,
+        under: TimelineSeen,
+        leave: &[(ResourceId, WaiterName)],
+    ) -> Result<(), StoreError> {
+        let keys = self.keys();
+        let (TimelineSeen(known), timeline_key) = (under, self.timeline_key());
+        let build = || {
+            let in_force = Compare::mod_revision(
+                timeline_key.bytes(),
+                CompareOp::Equal,
+                as_etcd(known.changed),
+            );
+            let removals = leave.iter();
+            let removals = removals
+                .map(|(resource, name)| TxnOp::delete(keys.waiter(resource, name).bytes(), None));
+            Txn::new()
+                .when([in_force])
+                .and_then(removals.collect::<Vec<_>>())
+                .or_else([TxnOp::get(timeline_key.bytes(), None)])
+        };
+        let reply = self.session().txn(Repeat::Safe, build).await?;
+        if !reply.succeeded {
+            let mut responses = reply.responses.into_iter();
+            self.still_in_force(known, one_value(&mut responses)?)?;
+        }
+        Ok(())
+    }
+
+    /// Reads linearizably when a session was last written. `None`: never, or its lease is over.
+    pub async fn session_written(
+        &self,
+        session: &WaitSession,
+    ) -> Result<Option<Revision>, StoreError> {
+        let (TimelineSeen(known), timeline_key) = (session.under, self.timeline_key());
+        let session_key = self.keys().wait_session(session.name);
+        let build = || {
+            Txn::new().and_then([
+                TxnOp::get(timeline_key.bytes(), None),
+                TxnOp::get(session_key.bytes(), None),
+            ])
+        };
+        let reply = self.session().txn(Repeat::Safe, build).await?;
+        let mut responses = reply.responses.into_iter();
+        self.still_in_force(known, one_value(&mut responses)?)?;
+        let written = one_value(&mut responses)?;
+        Ok(written.and_then(|kv| Revision::from_etcd(kv.mod_revision)))
     }
 
     /// Looks linearizably whether a resource is held, and who waits for it.

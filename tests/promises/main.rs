@@ -40,6 +40,7 @@ mod once;
 mod one_commit;
 mod operators;
 mod queue;
+mod queue_goes_on;
 mod queue_sequences;
 mod queue_several;
 mod queue_troubles;

@@ -9,11 +9,11 @@ use fencepost::store::BATCH_MEMBERS_MAX;
 use futures_util::future::join_all;
 use tonic::Code;
 
-use crate::support::ask::{ask, body, create, fresh_resource, reserve};
+use crate::support::ask::{ask, body, create, fresh_resource, fresh_resources, reserve, together};
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, judged, replayed};
 use crate::support::fault::{Action, Ending, FaultPlan, Injected, NO_SPACE, Rpc};
-use crate::support::sidecar::caller_for;
+use crate::support::sidecar::{caller, caller_for};
 use crate::support::{engines, until};
 
 /// More than a call of a sidecar may take here.
@@ -198,6 +198,113 @@ async fn a_release_without_space_whose_reply_was_lost_is_not_told_that_nothing_w
     }
 }
 
+/// Sooner than a call's deadline.
+const TOLD_WITHIN: Duration = Duration::from_secs(4);
+
+/// What was sent may still arrive, and cannot be settled; whoever asks about these resources is told so, and all else goes on.
+async fn where_an_outcome_cannot_be_settled_without_space_everybody_is_told_so_at_once(
+    backend: Backend,
+) {
+    let (one, plan) = backend.faulty().await;
+    let [order, a, b] = fresh_resources();
+    let held = fresh_resource();
+    applied(&one.transition(&create(&order, "pending")).await);
+    let grant = one.hold(&reserve(&order)).await;
+    let elsewhere = one.hold(&reserve(&held)).await;
+    let lost = [order.id(), a.id()].map(|id| {
+        let commit = plan.when(Rpc::Txn).containing(id);
+        commit.then(Action::Lose)
+    });
+    // Only once these are lost: what is refused before is not unsettled.
+    let pay = ask(&order, "pay").from(&["pending"]).under(&grant.id);
+    let both = together(&[a.clone(), b.clone()]);
+    let sent = [
+        tokio::spawn({
+            let (one, pay) = (one.clone(), pay.clone());
+            async move { one.try_transition(&pay).await.err() }
+        }),
+        tokio::spawn({
+            let (one, both) = (one.clone(), both.clone());
+            async move { one.try_reserve_together(&both).await.err() }
+        }),
+    ];
+    let unsettled = [order.id(), a.id()].map(|id| {
+        let again = plan.when(Rpc::Txn).containing(id).always();
+        again.then(Action::NoSpace)
+    });
+    for fault in lost.iter().chain(&unsettled) {
+        fault.met().await;
+    }
+    let asked = async {
+        let inspected = one.engine.inspect(order.clone(), caller());
+        let borrowed = one.engine.inspect(b.clone(), caller());
+        let others = together(&[order.clone(), b.clone()]);
+        tokio::join!(
+            async { inspected.await.err() },
+            async { borrowed.await.err() },
+            async { one.try_renew(&grant.id).await.err() },
+            async { one.try_release(&grant.id).await.err() },
+            async { one.try_reserve(&reserve(&a)).await.err() },
+            async { one.try_reserve_together(&others).await.err() },
+        )
+    };
+    let told = tokio::time::timeout(TOLD_WITHIN, Box::pin(asked)).await;
+    let (a, b, renewed, d, e, f) = told.expect("sooner than their deadlines");
+    // Its keepalive was sent.
+    assert!(
+        matches!(renewed, Some(Fault::UnknownOutcome { .. })),
+        "{renewed:?}"
+    );
+    for told in [a, b, d, e, f] {
+        assert!(matches!(told, Some(Fault::StoreFull { .. })), "{told:?}");
+    }
+    assert!(one.renew(&elsewhere.id).await.grant.is_some());
+    for fault in unsettled {
+        fault.lift();
+    }
+    // There is space again, and what was sent is settled, and answered to whoever still waits.
+    for sent in sent {
+        assert_eq!(sent.await.unwrap(), None);
+    }
+    assert_eq!(
+        one.fence(&order, grant.token).await.verdict,
+        Verdict::Granted
+    );
+}
+
+/// More calls than may be under way at once, those included whose callers have left.
+const LEFT: usize = 20_000;
+/// Those who call at once, so few that each has come as far as its lane before it leaves.
+const AT_ONCE: usize = 500;
+/// Lanes that stand still, so many that none has to turn anybody away.
+const STILL: usize = 6;
+
+async fn callers_who_have_left_lanes_that_stand_still_take_no_place_from_others(backend: Backend) {
+    let (one, plan) = backend.faulty().await;
+    let held = one.hold(&reserve(&fresh_resource())).await;
+    let still: [_; STILL] = fresh_resources();
+    for resource in &still {
+        let silent = plan.when(Rpc::Txn).containing(resource.id()).always();
+        silent.then(Action::DeliverLate(Ending::Reset));
+    }
+    let soon = Duration::from_millis(200);
+    for _ in 0..LEFT / AT_ONCE {
+        let calls = (0..AT_ONCE).map(|at| {
+            let ask = reserve(&still[at % STILL]);
+            one.engine.reserve(ask, caller_for(soon))
+        });
+        for told in join_all(calls).await {
+            let told = told.unwrap_err();
+            assert!(
+                matches!(told, Fault::DeadlinePassed | Fault::UnknownOutcome { .. }),
+                "{told:?}"
+            );
+        }
+    }
+    assert!(one.renew(&held.id).await.grant.is_some());
+    one.hold(&reserve(&fresh_resource())).await;
+}
+
 async fn an_etcd_with_too_much_to_do_is_asked_again_within_bounds(backend: Backend) {
     let (one, plan) = backend.faulty().await;
     let resource = fresh_resource();
@@ -294,4 +401,6 @@ engines!(
     an_etcd_with_too_much_to_do_is_asked_again_within_bounds,
     a_missing_right_is_told_apart_and_mended_without_a_restart,
     after_an_outage_all_come_back_with_few_requests,
+    callers_who_have_left_lanes_that_stand_still_take_no_place_from_others,
+    where_an_outcome_cannot_be_settled_without_space_everybody_is_told_so_at_once,
 );

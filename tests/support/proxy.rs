@@ -149,7 +149,9 @@ impl State {
     fn break_if_barred(&self, line: &TcpStream) -> bool {
         let barred = *self.barred.lock().unwrap();
         let from = line.peer_addr().ok();
-        let Some((process, from)) = barred.zip(from.filter(|from| *from != *self.to.lock().unwrap())) else {
+        let Some((process, from)) =
+            barred.zip(from.filter(|from| *from != *self.to.lock().unwrap()))
+        else {
             return false;
         };
         let broken = sockets::belongs_to(process, from);

@@ -113,6 +113,14 @@ impl Standing {
         self
     }
 
+    /// Forgets that what comes first in its queue is no entry of ours. It may be gone meanwhile and somebody wait; that nothing
+    /// is compared because of it must rest on a look, not on what is remembered.
+    #[must_use]
+    pub fn trusting_the_queue(mut self) -> Self {
+        self.queue = self.queue.filter(|queue| *queue != Queue::Untrusted);
+        self
+    }
+
     /// Who waits for it, if that was looked at.
     pub(super) fn queue(&self) -> Option<Queue> {
         self.queue

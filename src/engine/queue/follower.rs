@@ -47,7 +47,11 @@ impl Follower {
         let mut watch = self.queues.shared.store.follow_queue(&self.resource);
         loop {
             let news = watch.next().await;
-            lock(view).queue(news);
+            let mut view = lock(view);
+            // Whoever is known to hold nothing was told of before its entry was removed.
+            let empty_handed = self.queues.lock().empty_handed(&self.resource);
+            view.leave_empty_handed(empty_handed);
+            view.queue(news);
             self.bell.notify_one();
         }
     }
@@ -89,6 +93,7 @@ impl Follower {
             }
             let mut view = lock(view);
             let mut lines = self.queues.lock();
+            view.leave_empty_handed(lines.empty_handed(&self.resource));
             if lines.was_handed_on(&self.resource, view.changes()) {
                 view.handed_on();
             }

@@ -49,6 +49,17 @@ struct Entry {
     seat: Seat,
 }
 
+/// How one has left who waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// With what it waited for: its entry went with the commit that was made under this place.
+    With(Place),
+    /// With nothing.
+    EmptyHanded,
+    /// Nobody knows: a question of its own was under way.
+    Unknown,
+}
+
 /// An entry that is to go, from all its queues at once.
 #[derive(Debug)]
 pub(super) struct Leaving {
@@ -70,6 +81,8 @@ struct Followed {
     news: u64,
     /// Somebody was woken by what was seen then, although not by this follower.
     handed_on: Option<u64>,
+    /// Who has left with nothing since the follower was told so.
+    empty_handed: Vec<WaiterName>,
     bell: Arc<Notify>,
     /// Ends the task that follows.
     _end: DropGuard,
@@ -84,13 +97,18 @@ pub(super) struct Offer {
     pub(super) changes: u64,
 }
 
-/// One write.
+/// Those who are entered by one write.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     sent: Vec<(u64, Seat)>,
     pub(super) enter: Vec<Entering>,
     /// How many entries these make.
     entering: usize,
+}
+
+/// Those whose entries are removed by one write.
+#[derive(Debug, Default)]
+pub(super) struct Removal {
     leaving: Vec<Leaving>,
     pub(super) leave: Vec<(ResourceId, WaiterName)>,
 }
@@ -98,9 +116,9 @@ pub(super) struct Batch {
 /// What is to be done.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// This is to be written.
-    Write(Batch),
-    /// Nothing but to keep the entries alive.
+    /// These are to be entered.
+    Enter(Batch),
+    /// Nothing but to keep the entries alive, and to remove those that are to go.
     Rest,
     /// Nothing; nobody waits. The task ends.
     Done,
@@ -128,6 +146,7 @@ impl Lines {
                     offer: Offer::default(),
                     news: 0,
                     handed_on: None,
+                    empty_handed: Vec::new(),
                     bell,
                     _end: end,
                 }
@@ -150,8 +169,8 @@ impl Lines {
         (arrival, woken, !std::mem::replace(&mut self.at_work, true))
     }
 
-    /// One waits no longer. `taken`: its entry went with the commit that was made under this place.
-    pub(super) fn leave(&mut self, arrival: u64, taken: Option<Place>) {
+    /// One waits no longer.
+    pub(super) fn leave(&mut self, arrival: u64, left: Left) {
         let Some(entry) = self.entries.remove(&arrival) else {
             return;
         };
@@ -164,6 +183,9 @@ impl Lines {
             if let Some(place) = &entry.place {
                 followed.placed.remove(place);
                 followed.answered(*place);
+                if left == Left::EmptyHanded {
+                    followed.empty_handed.push(entry.name);
+                }
             }
             followed.bell.notify_one();
             if followed.waiters == 0 {
@@ -171,7 +193,7 @@ impl Lines {
             }
         }
         // One whose write is under way is told of when that is known.
-        if entry.place.is_some() && entry.place != taken {
+        if entry.place.is_some_and(|place| left != Left::With(place)) {
             self.to_leave.push_back(Leaving {
                 resources: entry.resources,
                 name: entry.name,
@@ -260,6 +282,14 @@ impl Lines {
         handed_on == Some(changes)
     }
 
+    /// Who has left with nothing since this was asked last. It is told before their entries are removed.
+    pub(super) fn empty_handed(&mut self, resource: &ResourceId) -> Vec<WaiterName> {
+        let followed = self.followed.get_mut(resource);
+        followed.map_or_else(Vec::new, |followed| {
+            std::mem::take(&mut followed.empty_handed)
+        })
+    }
+
     /// The session that was used last, if it may still live.
     pub(super) fn take_session(&mut self) -> Option<Open> {
         self.session.take().filter(Open::may_live)
@@ -273,8 +303,8 @@ impl Lines {
     /// What is to be done next. With the end of the task its session is kept for the next one: where now and then one waits, a
     /// lease for each would be many.
     pub(super) fn work(&mut self, session: &mut Option<Open>) -> Work {
-        if self.to_enter.is_empty() && self.to_leave.is_empty() {
-            if !self.entries.is_empty() {
+        if self.to_enter.is_empty() {
+            if !self.entries.is_empty() || !self.to_leave.is_empty() {
                 return Work::Rest;
             }
             self.at_work = false;
@@ -283,21 +313,12 @@ impl Lines {
         }
         let mut batch = Batch::default();
         // Each goes whole into one write, and at least one fits: nobody waits for so many.
-        while let Some(leaving) = self.to_leave.front()
-            && batch.has_room_for(&leaving.resources)
-            && let Some(leaving) = self.to_leave.pop_front()
-        {
-            let names = leaving.resources.iter();
-            let names = names.map(|resource| (resource.clone(), leaving.name));
-            batch.leave.extend(names);
-            batch.leaving.push(leaving);
-        }
         while let Some(arrival) = self.to_enter.first().copied() {
             let Some(entry) = self.entries.get_mut(&arrival) else {
                 self.to_enter.remove(&arrival);
                 continue;
             };
-            if !batch.has_room_for(&entry.resources) {
+            if batch.entering + entry.resources.len() > WAITERS_PER_WRITE_MAX {
                 break;
             }
             self.to_enter.remove(&arrival);
@@ -310,10 +331,32 @@ impl Lines {
                 waiter: entry.waiter.clone(),
             });
         }
-        Work::Write(batch)
+        Work::Enter(batch)
     }
 
-    /// A write was done.
+    /// What is to be removed next. `None`: nothing.
+    pub(super) fn removal(&mut self) -> Option<Removal> {
+        let mut removal = Removal::default();
+        while let Some(leaving) = self.to_leave.front()
+            && removal.leave.len() + leaving.resources.len() <= WAITERS_PER_WRITE_MAX
+            && let Some(leaving) = self.to_leave.pop_front()
+        {
+            let names = leaving.resources.iter();
+            let names = names.map(|resource| (resource.clone(), leaving.name));
+            removal.leave.extend(names);
+            removal.leaving.push(leaving);
+        }
+        (!removal.leave.is_empty()).then_some(removal)
+    }
+
+    /// A removal has failed, and is to be tried again.
+    pub(super) fn not_removed(&mut self, removal: Removal) {
+        for leaving in removal.leaving.into_iter().rev() {
+            self.to_leave.push_front(leaving);
+        }
+    }
+
+    /// They were entered.
     pub(super) fn written(&mut self, batch: Batch, since: Revision) {
         for ((arrival, seat), entering) in batch.sent.into_iter().zip(batch.enter) {
             let name = entering.name;
@@ -346,14 +389,10 @@ impl Lines {
                 self.to_enter.insert(arrival);
             }
         }
-        for leaving in batch.leaving.into_iter().rev() {
-            self.to_leave.push_front(leaving);
-        }
     }
 
     /// The session is over, and all its entries with it: they are entered anew, under other names, for the old ones are known.
-    pub(super) fn lost(&mut self, batch: Batch) {
-        drop(batch);
+    pub(super) fn lost(&mut self) {
         self.to_leave.clear();
         for followed in self.followed.values_mut() {
             followed.placed.clear();
@@ -367,11 +406,6 @@ impl Lines {
             entry.name = name(*arrival);
             self.to_enter.insert(*arrival);
         }
-    }
-
-    /// The session is over although nothing was being written.
-    pub(super) fn lost_at_rest(&mut self) {
-        self.lost(Batch::default());
     }
 
     /// The sidecar ends and etcd cannot be reached: what is left goes with the session.
@@ -402,12 +436,6 @@ impl Followed {
     /// One has asked, or has left. Answers whether it was its turn.
     fn answered(&mut self, place: Place) -> bool {
         self.asking.take_if(|asking| *asking == place).is_some()
-    }
-}
-
-impl Batch {
-    fn has_room_for(&self, resources: &[ResourceId]) -> bool {
-        self.leave.len() + self.entering + resources.len() <= WAITERS_PER_WRITE_MAX
     }
 }
 

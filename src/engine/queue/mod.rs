@@ -22,8 +22,8 @@ use super::pace::Pace;
 use crate::domain::ids::ResourceId;
 use crate::domain::waiter::{Place, Waiter};
 use follower::Follower;
-use lines::Lines;
 pub(super) use lines::Seat;
+use lines::{Left, Lines};
 
 /// All queues, as far as callers of this sidecar wait in them. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -42,8 +42,8 @@ pub(super) struct Queued {
     queues: Queues,
     arrival: u64,
     woken: Arc<Notify>,
-    /// The place with which its entry went.
-    taken: Option<Place>,
+    /// How it would leave now.
+    left: Left,
 }
 
 impl Queues {
@@ -74,7 +74,7 @@ impl Queues {
             queues: self.clone(),
             arrival,
             woken,
-            taken: None,
+            left: Left::EmptyHanded,
         }
     }
 
@@ -134,20 +134,26 @@ impl Queued {
         self.queues.lock().place(self.arrival)
     }
 
+    /// It asks. If it leaves before it is answered, nobody knows whether it was granted something.
+    pub(super) fn asks(&mut self) {
+        self.left = Left::Unknown;
+    }
+
     /// It has asked under this place, and waits on.
-    pub(super) fn back(&self, asked: Option<Place>) {
+    pub(super) fn back(&mut self, asked: Option<Place>) {
+        self.left = Left::EmptyHanded;
         self.queues.lock().back(self.arrival, asked);
     }
 
     /// What it waited for was given to it under this place, and its entry went with that.
     pub(super) fn taken(&mut self, place: Option<Place>) {
-        self.taken = place;
+        self.left = place.map_or(Left::Unknown, Left::With);
     }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        self.queues.lock().leave(self.arrival, self.taken);
+        self.queues.lock().leave(self.arrival, self.left);
         self.queues.bell.notify_one();
     }
 }

@@ -23,7 +23,8 @@ pub(super) enum First {
 #[derive(Debug, Default)]
 pub(super) struct View {
     waiting: BTreeSet<Place>,
-    known: HashMap<WaiterName, (Revision, WaitingCall)>,
+    /// Since when, and whether it may hold the resource once it has left.
+    known: HashMap<WaiterName, (Revision, bool)>,
     reservation: Option<ReservationNews>,
     /// When somebody left the queue last who may hold the resource since.
     left: Option<Revision>,
@@ -45,7 +46,7 @@ impl View {
         match news {
             QueueNews::All(all) => {
                 let known = all.iter();
-                let known = known.map(|(place, call)| (place.name, (place.since, *call)));
+                let known = known.map(|(place, call)| (place.name, (place.since, takes_it(*call))));
                 self.known = known.collect();
                 self.waiting = all.into_iter().map(|(place, _)| place).collect();
             }
@@ -60,7 +61,7 @@ impl View {
     fn change(&mut self, name: WaiterName, change: QueueChange) {
         match change {
             QueueChange::Entered(since, call) => {
-                self.known.insert(name, (since, call));
+                self.known.insert(name, (since, takes_it(call)));
                 self.waiting.insert(Place { since, name });
             }
             QueueChange::Left(at) => {
@@ -68,9 +69,9 @@ impl View {
                 if let Some((since, _)) = known {
                     self.waiting.remove(&Place { since, name });
                 }
-                match known {
-                    Some((_, WaitingCall::Transition)) => {}
-                    Some((_, WaitingCall::Reserve)) | None => self.left = self.left.max(Some(at)),
+                // Of one who was never heard of nobody knows.
+                if known.is_none_or(|(_, may_hold)| may_hold) {
+                    self.left = self.left.max(Some(at));
                 }
             }
         }
@@ -116,16 +117,32 @@ impl View {
         }
     }
 
-    /// Whoever was found first by a look has been woken; what comes next is not known before there is something new.
+    /// Whoever was found first by a look has been woken; who comes next a watch tells, or the next look. That the resource was free
+    /// stays known: whoever was woken may leave it so, and then no news of it come any more.
     pub(super) fn handed_on(&mut self) {
-        if self.looked.take().is_some() {
-            self.reservation = None;
+        self.looked = None;
+    }
+
+    /// These are about to leave the queue, and hold nothing.
+    pub(super) fn leave_empty_handed(&mut self, names: impl IntoIterator<Item = WaiterName>) {
+        for name in names {
+            if let Some((_, may_hold)) = self.known.get_mut(&name) {
+                *may_hold = false;
+            }
         }
     }
 
     /// Counts what was new.
     pub(super) fn changes(&self) -> u64 {
         self.changes
+    }
+}
+
+/// Whether one who waits for this holds the resource once it has had its turn.
+fn takes_it(call: WaitingCall) -> bool {
+    match call {
+        WaitingCall::Reserve => true,
+        WaitingCall::Transition => false,
     }
 }
 
@@ -237,6 +254,40 @@ mod tests {
         view.look(&now);
         assert_eq!(view.turn(), Some(First::OfThose(at(11))));
         view.handed_on();
+        // Whom the watch tells to be the next is told again; `Lines` wakes nobody twice by the same news.
+        assert_eq!(view.turn(), Some(First::Exactly(place(11, 2))));
+        leaves(&mut view, 2, 24);
+        assert!(view.in_doubt(), "whoever was woken may hold it now");
         assert_eq!(view.turn(), None);
+    }
+
+    #[test]
+    fn a_move_that_a_look_has_woken_is_followed_by_the_next_at_once() {
+        let mut view = View::default();
+        let all = [place(11, 1), place(12, 2)];
+        let all = all.map(|place| (place, WaitingCall::Transition));
+        view.queue(QueueNews::All(all.to_vec()));
+        view.look(&QueueNow {
+            held: false,
+            first: SeenQueue::First(place(11, 1)),
+            at: at(20),
+        });
+        assert_eq!(view.turn(), Some(First::OfThose(at(11))));
+        view.handed_on();
+        leaves(&mut view, 1, 21);
+        assert_eq!(view.turn(), Some(First::Exactly(place(12, 2))));
+    }
+
+    #[test]
+    fn whoever_is_known_to_have_left_empty_handed_casts_no_doubt() {
+        let mut view = held();
+        reservation(&mut view, false, 20);
+        view.leave_empty_handed([name(1), name(9)]);
+        leaves(&mut view, 1, 21);
+        assert!(!view.in_doubt());
+        assert_eq!(view.turn(), Some(First::Exactly(place(11, 2))));
+        // It is said of nobody else.
+        leaves(&mut view, 2, 22);
+        assert!(view.in_doubt());
     }
 }

@@ -77,7 +77,10 @@ impl Round<'_> {
                 Next::Done
             }
             // An earlier try may still arrive, and is settled only once there is space again.
-            StoreError::Full { .. } => self.try_again().await,
+            StoreError::Full { .. } => {
+                self.stuck.say();
+                self.try_again().await
+            }
             StoreError::NotApplied { reason, detail } if !self.unsettled.is() => {
                 if let Some(unsaid) = self.shared.trouble.speak() {
                     warn!(resource = %self.resource, ?reason, detail, unsaid, "etcd did not take a request");

@@ -108,7 +108,7 @@ impl<'a> Joint<'a> {
             };
             let lane = lanes.borrow(resource).ok_or(overloaded)?;
             let mut lent = tokio::select! {
-                lent = lane => lent.map_err(|_| Fault::Stopping { retry_after: STOPPING_RETRY })?,
+                lent = lane => lent.map_err(|_| Fault::Stopping { retry_after: STOPPING_RETRY })??,
                 () = gone.cancelled() => return Err(Fault::DeadlinePassed),
             };
             let belief = lent.belief.take();

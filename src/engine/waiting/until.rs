@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{ANSWER_MARGIN, LAST_QUESTION_PART, Subject, Waiter};
 use crate::domain::decision::{Decision, Rule, Verdict};
 use crate::domain::ids::ResourceId;
+use crate::domain::request::Intent;
 use crate::domain::waiter;
 use crate::engine::clock::Boottime;
 use crate::engine::facade::{Caller, Engine};
@@ -59,7 +60,7 @@ pub(super) fn heard(decision: &Decision) -> Heard {
 
 impl Engine {
     /// Asks until the answer is one that waiting does not change, or the wait is over. Answers also how long after the caller's
-    /// arrival the question began that has this answer.
+    /// arrival the question began that has this answer. `count`: what was told on the way is the answer.
     pub(super) async fn until_settled<T, F>(
         &self,
         waits_for: WaitsFor,
@@ -67,6 +68,7 @@ impl Engine {
         caller: Caller,
         once: impl Fn(Caller, Patience) -> F,
         heard: impl Fn(&T) -> Heard,
+        count: impl Fn(&Self, &T),
     ) -> Result<(T, Duration), Fault>
     where
         F: Future<Output = Result<T, Fault>>,
@@ -90,6 +92,8 @@ impl Engine {
         let mut bell = operation.as_ref().and_then(|of| waiting.listen(of));
         let mut asked = caller;
         let mut answer = once(asked, Patience::Waits(None)).await?;
+        // Whether the lane took it for an answer on the way, which is not counted.
+        let mut on_the_way = true;
         let mut follows: Option<Waiter> = None;
         let mut queued: Option<Queued> = None;
         let mut trouble: Option<Pace> = None;
@@ -108,7 +112,7 @@ impl Engine {
                         halt = self.shared.store.halted() => return Err(Fault::Halted { halt }),
                         _ = follows.bell.changed() => Patience::Waits(None),
                         () = once_more(trouble.as_mut()) => Patience::Waits(None),
-                        () = tokio::time::sleep(over.left()) => Patience::Over(None),
+                        () = over.passed() => Patience::Over(None),
                     }
                 }
                 (Heard::Busy, _, Some(_)) if let Some(pause) = stands_back.take() => {
@@ -143,7 +147,7 @@ impl Engine {
                                 continue;
                             }
                         },
-                        () = tokio::time::sleep(over.left()) => Patience::Over(queued.place()),
+                        () = over.passed() => Patience::Over(queued.place()),
                     }
                 }
                 (Heard::InProgress | Heard::Busy | Heard::Taken | Heard::Settled, _, _) => break,
@@ -158,8 +162,11 @@ impl Engine {
             let limit = over.max(asked.arrived);
             let limit = limit.plus(ANSWER_MARGIN / LAST_QUESTION_PART);
             asked.deadline = limit.min(caller.deadline);
+            if let Some(queued) = &mut queued {
+                queued.asks();
+            }
             match once(asked, patience).await {
-                Ok(told) => (answer, trouble) = (told, None),
+                Ok(told) => (answer, on_the_way, trouble) = (told, !is_last, None),
                 // It is the first and cannot be granted anything here, while others may be elsewhere: they come before it.
                 Err(Fault::RenewalsLate { retry_after }) if heard(&answer) == Heard::Busy => {
                     (queued, trouble) = (None, None);
@@ -185,7 +192,30 @@ impl Engine {
                 break;
             }
         }
+        let waited_on = match heard(&answer) {
+            Heard::InProgress => true,
+            Heard::Busy => resources.is_some(),
+            Heard::Taken | Heard::Settled => false,
+        };
+        if on_the_way && waited_on {
+            // It is the last after all.
+            count(self, &answer);
+        }
         Ok((answer, asked.arrived.since(caller.arrived)))
+    }
+
+    /// Counts what became of a delivery, if that was one.
+    pub(super) fn delivered(
+        &self,
+        resource: &ResourceId,
+        intent: Option<&Intent>,
+        decision: &Decision,
+    ) {
+        if let Some(intent) = intent {
+            let event = intent.event.as_ref().or(decision.event.as_ref());
+            let counts = &self.shared.counts;
+            counts.judged(resource.kind(), event, decision.verdict);
+        }
     }
 }
 

@@ -37,7 +37,7 @@ fn waiting(lines: &mut Lines, callers: usize) -> Vec<u64> {
 
 /// All who have no place yet get one.
 fn entered(lines: &mut Lines, since: i64) {
-    let Work::Write(batch) = lines.work(&mut None) else {
+    let Work::Enter(batch) = lines.work(&mut None) else {
         panic!("they are to be entered")
     };
     lines.written(batch, at(since));
@@ -59,7 +59,7 @@ fn whoever_was_woken_when_the_session_ended_is_woken_again_under_its_new_place()
     entered(&mut lines, 5);
     assert!(wakes(&mut lines, 5).is_some());
     // Before it has looked.
-    lines.lost_at_rest();
+    lines.lost();
     assert_eq!(lines.turn(all[0]), None);
     entered(&mut lines, 9);
     let woken = wakes(&mut lines, 9);
@@ -75,7 +75,7 @@ fn a_question_that_ends_after_its_place_was_lost_ends_no_turn_of_the_next_place(
     entered(&mut lines, 5);
     let old = wakes(&mut lines, 5);
     assert_eq!(lines.turn(all[0]), old);
-    lines.lost_at_rest();
+    lines.lost();
     entered(&mut lines, 9);
     let new = wakes(&mut lines, 9);
     lines.back(all[0], old);
@@ -92,7 +92,7 @@ fn whoever_leaves_gives_its_turn_to_the_next() {
     entered(&mut lines, 5);
     assert!(wakes(&mut lines, 5).is_some());
     assert_eq!(wakes(&mut lines, 5), None, "one asks at a time");
-    lines.leave(all[0], None);
+    lines.leave(all[0], Left::EmptyHanded);
     let next = wakes(&mut lines, 5);
     assert_eq!(lines.turn(all[1]), next);
     assert!(next.is_some());

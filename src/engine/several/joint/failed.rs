@@ -80,7 +80,7 @@ impl Joint<'_> {
                 return Err(self.given_up(Fault::store_full()));
             }
             // An earlier try may still arrive, and is settled only once there is space again.
-            StoreError::Full { .. } => {}
+            StoreError::Full { .. } => self.parts.iter().for_each(|part| part.lent.stuck.say()),
             StoreError::Indeterminate { detail } => {
                 if let Some(unsaid) = self.shared.trouble.speak() {
                     warn!(resource = %self.lead(), detail, unsaid, "the outcome of a commit of several resources is unknown; settling it");
