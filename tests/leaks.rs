@@ -175,7 +175,7 @@ impl Place {
     /// All that is used when everything was used once, and nothing is going on.
     async fn baseline(&self) -> Count {
         self.reserve_and_release(1, SHORT_TTL).await;
-        // Streams of keepalives are opened when they are first used: there are a few, and by then each was.
+        // Streams of keepalives are opened as they are needed, and closed when nobody has used them for a while.
         self.hold_and_watch(STREAMS / 2).await;
         self.wait_and_give_up(2 * RESOURCES).await;
         // Those held ready are renewed, over a stream of their own, before they are given up.
@@ -326,7 +326,7 @@ fn streams_that_are_cut_with_their_connections_leave_no_task_or_file() {
                 }
             }
         };
-        // Streams of keepalives are opened when they are first used: there are a few, and by then each was.
+        // Streams of keepalives are opened as they are needed, and closed when nobody has used them for a while.
         cut(STREAMS / 2).await;
         let baseline = still(|| async { here() }).await;
         cut(STREAMS).await;

@@ -6,6 +6,7 @@
 )]
 
 mod child;
+mod cluster;
 mod drive;
 mod line;
 mod ours;
@@ -99,6 +100,8 @@ enum Row {
     HandOff,
     /// Many reservations held for long: losses, memory, CPU.
     Holds,
+    /// The same through a member that does not lead, 1 ms away from the one that does.
+    HoldsApart,
     /// The line to etcd cut: how long until holders hear of their loss.
     Loss,
     /// Transition beside nested transactions straight to etcd.

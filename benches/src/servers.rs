@@ -22,7 +22,7 @@ const POSTGRES_VERSIONS: &str = "/usr/lib/postgresql";
 /// PostgreSQL refuses to run as root; its Debian package makes this user.
 const POSTGRES_USER: &str = "postgres";
 
-/// etcd, one member, as it comes: every write is flushed to the disk.
+/// A member of etcd, as it comes: every write is flushed to the disk.
 pub(crate) struct Etcd {
     pub(crate) process: Process,
     pub(crate) url: String,
@@ -30,38 +30,54 @@ pub(crate) struct Etcd {
 
 impl Etcd {
     pub(crate) async fn start(data: &Path, name: &str) -> Outcome<Self> {
-        let url = format!("http://127.0.0.1:{}", free_port()?);
-        let peer_url = format!("http://127.0.0.1:{}", free_port()?);
+        let peer = free_url()?;
+        let mut etcd = Self::launch(data, name, [&peer, &peer], &format!("{name}={peer}"))?;
+        etcd.ready().await?;
+        Ok(etcd)
+    }
+
+    /// Starts a member that its peers reach at the second of these addresses.
+    pub(crate) fn launch(
+        data: &Path,
+        name: &str,
+        [listens, advertised]: [&str; 2],
+        members: &str,
+    ) -> Outcome<Self> {
+        let url = free_url()?;
         let arguments = [
-            "--name=bench".to_owned(),
+            format!("--name={name}"),
             format!("--data-dir={}", data.join(name).display()),
             format!("--listen-client-urls={url}"),
             format!("--advertise-client-urls={url}"),
-            format!("--listen-peer-urls={peer_url}"),
-            format!("--initial-advertise-peer-urls={peer_url}"),
-            format!("--initial-cluster=bench={peer_url}"),
+            format!("--listen-peer-urls={listens}"),
+            format!("--initial-advertise-peer-urls={advertised}"),
+            format!("--initial-cluster={members}"),
             format!("--quota-backend-bytes={ETCD_QUOTA_BYTES}"),
             "--logger=zap".to_owned(),
             "--log-level=warn".to_owned(),
         ];
         let log = data.join(format!("log-{name}"));
         let program = found("etcd", &[])?;
-        let mut etcd = Self {
+        Ok(Self {
             process: Process::start(&program, &arguments, None, &log, Ending::Terminate)?,
             url,
-        };
+        })
+    }
+
+    /// Waits until it answers.
+    pub(crate) async fn ready(&mut self) -> Outcome<()> {
         let give_up = Instant::now() + READY_WITHIN;
         loop {
-            etcd.process
+            self.process
                 .check_runs()
                 .map_err(|error| format!("etcd: {error}"))?;
             // A linearizable read: only a member with a leader answers it.
-            if let Ok(mut client) = etcd.client().await
+            if let Ok(mut client) = self.client().await
                 && client.get("ready", None).await.is_ok()
             {
-                return Ok(etcd);
+                return Ok(());
             }
-            not_yet("etcd", give_up, &etcd.process)?;
+            not_yet("etcd", give_up, &self.process)?;
             tokio::time::sleep(ASK).await;
         }
     }
@@ -276,6 +292,11 @@ fn not_yet(name: &str, give_up: Instant, process: &Process) -> Outcome<()> {
         process.logs()
     )
     .into())
+}
+
+/// An address that was free a moment ago.
+pub(crate) fn free_url() -> Outcome<String> {
+    Ok(format!("http://127.0.0.1:{}", free_port()?))
 }
 
 /// A port that was free a moment ago.

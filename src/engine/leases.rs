@@ -229,8 +229,19 @@ impl Leases {
 
     /// Renews the lease of a reservation. `None`: it is gone.
     pub(super) async fn renew(&self, lease: LeaseId) -> Result<Option<Boottime>, StoreError> {
-        self.renew_within(lease, LeaseUse::Held, Duration::MAX)
-            .await
+        let of = if self.certainly_lives(lease) {
+            let silence = Duration::MAX;
+            LeaseUse::Held { silence }
+        } else {
+            LeaseUse::Unsure
+        };
+        self.renew_within(lease, of, Duration::MAX).await
+    }
+
+    fn certainly_lives(&self, lease: LeaseId) -> bool {
+        let pool = self.lock();
+        let known = pool.known.get(&lease);
+        known.is_some_and(|known| !known.bound.left().is_zero())
     }
 
     /// Renews a lease for somebody who waits no longer than this. `None`: it is gone.

@@ -1,9 +1,10 @@
 //! Whether reservations still stand, asked for many at once: of each only its key, and of that no value.
 
+use std::time::Duration;
+
 use super::error::{NotApplied, StoreError};
 use super::failure::not_applied;
 use super::link::Store;
-use super::session::Repeat;
 use super::txn::{READ_OPERATIONS_MAX, are_there_under, one_value};
 use crate::domain::ids::ResourceId;
 use crate::domain::token::Revision;
@@ -22,8 +23,13 @@ pub struct Granted {
 
 impl Store {
     /// Which of these reservations stand, at some moment after this call began: in one linearizable request, without reading
-    /// a record. At most `STANDING_ASKED_MAX`.
-    pub async fn still_standing(&self, asked: &[Granted]) -> Result<Vec<bool>, StoreError> {
+    /// a record. At most `STANDING_ASKED_MAX`. Where an endpoint is silent, another one is asked in time for somebody who waits no
+    /// longer than `patience`; who waits longer is served by whichever answers first.
+    pub async fn still_standing(
+        &self,
+        asked: &[Granted],
+        patience: Duration,
+    ) -> Result<Vec<bool>, StoreError> {
         if asked.len() > STANDING_ASKED_MAX {
             let detail = format!("{} keys; the limit is {STANDING_ASKED_MAX}", asked.len());
             return Err(not_applied(NotApplied::TooLarge, detail));
@@ -32,7 +38,7 @@ impl Store {
         let of = |granted: &Granted| self.keys().reservation(&granted.resource);
         let keys: Vec<_> = asked.iter().map(of).collect();
         let build = || are_there_under(timeline_key, &keys);
-        let reply = self.session().txn(Repeat::Safe, build).await?;
+        let reply = self.session().read_soon(patience, build).await?;
         let mut responses = reply.responses.into_iter();
         self.still_in_force(known, one_value(&mut responses)?)?;
         asked

@@ -4,38 +4,60 @@
 //! callers keep the same lease alive. A caller never gets the answer to a keepalive that was sent before it asked: it
 //! counts the TTL from the moment of its call.
 //!
-//! The stream is opened by the first keepalive and closed by nobody. When it breaks, or is silent while answers are due,
-//! it is opened anew on another endpoint, and what was not answered is sent once more: a keepalive may arrive twice. How much
-//! silence is borne: half of what a call may take, so that a second stream can still answer in time; less where somebody waits
-//! less, who will then ask again.
+//! The stream is opened by the first keepalive, and closed when it was not used for a while. When it breaks, or is silent while
+//! answers are due, it is opened anew on another endpoint, and what was not answered is sent once more: a keepalive may arrive
+//! twice. How much silence is borne: half of what a call may take, so that a second stream can still answer in time; less where
+//! a reservation waits that lasts less. How long somebody still waits is nobody else's affair: it ends his keepalive alone.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::proto::PbLeaseKeepAliveRequest;
-use etcd_client::{Error, LeaseKeepAliveStream, LeaseKeeper};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::error::{NotApplied, StoreError};
 use super::failure::{Meaning, detail_of, indeterminate, meaning_of, not_applied};
-use super::session::{Member, Session};
+use super::opening::{Stream, Unopened, open_at};
+use super::session::Session;
 use crate::domain::record::LeaseId;
 
-/// Most keepalives under way.
-const KEEP_ALIVES_MAX: usize = 1024;
+/// Most keepalives under way on one stream,
+const KEEP_ALIVES_MAX: usize = 256;
+/// and most of these that are sent before they are answered: the others are not, should their callers leave meanwhile.
+const SENT_MAX: usize = 16;
 /// How often a keepalive is sent, on one stream after another, before its outcome counts as unknown.
 const SENDS_MAX: u8 = 2;
+/// After each opening that was in vain twice the silence is borne, so often.
+const PATIENT_OPENINGS_MAX: u32 = 4;
+/// A stream that nobody used for so long is closed.
+const IDLE: Duration = Duration::from_secs(30);
 
-type Answer = Result<Option<u32>, StoreError>;
+pub(super) type Answer = Result<Option<u32>, StoreError>;
+
+/// A TTL as etcd tells it. 0: it does not know the lease.
+pub(super) fn seconds(ttl: i64) -> Option<u32> {
+    u32::try_from(ttl).ok().filter(|seconds| *seconds > 0)
+}
 
 /// The stream, from outside.
 #[derive(Debug)]
 pub(super) struct KeepAlive {
     asked: mpsc::Sender<Waiter>,
     permits: Arc<Semaphore>,
-    limit: Duration,
+}
+
+/// A keepalive that somebody wants to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub(super) lease: LeaseId,
+    /// How much silence of the stream is too much.
+    pub(super) silence: Duration,
+    /// How long its caller waits, and
+    pub(super) patience: Duration,
+    /// until when.
+    pub(super) deadline: Instant,
 }
 
 /// A keepalive whose answer is waited for.
@@ -44,8 +66,7 @@ struct Waiter {
     lease: LeaseId,
     answer: oneshot::Sender<Answer>,
     sends_left: u8,
-    /// How long its caller waits.
-    patience: Duration,
+    silence: Duration,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -57,126 +78,127 @@ impl Waiter {
 }
 
 impl KeepAlive {
-    /// Starts the task, which ends when this handle is dropped.
+    /// Starts the task, which ends when this handle is dropped, or nobody uses it.
     pub(super) fn start(session: Arc<Session>) -> Self {
         let (asked, queue) = mpsc::channel(KEEP_ALIVES_MAX);
-        let limit = session.call_limit();
         tokio::spawn(run(session, queue));
         Self {
             asked,
             permits: Arc::new(Semaphore::new(KEEP_ALIVES_MAX)),
-            limit,
         }
     }
 
-    /// Sends a keepalive; its caller waits so long for the answer, and never longer than for any call.
-    pub(super) async fn keep_alive(&self, lease: LeaseId, patience: Duration) -> Answer {
-        let patience = patience.min(self.limit);
-        let deadline = Instant::now() + patience;
+    /// Whether the task has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.asked.is_closed()
+    }
+
+    /// How many keepalives are under way.
+    pub(super) fn under_way(&self) -> usize {
+        KEEP_ALIVES_MAX.saturating_sub(self.permits.available_permits())
+    }
+
+    /// Sends a keepalive. `None`: nothing was sent, for the stream was closed at this moment.
+    pub(super) async fn keep_alive(&self, wish: Wish) -> Option<Answer> {
         let permit = Arc::clone(&self.permits).acquire_owned();
-        let Ok(Ok(permit)) = timeout_at(deadline, permit).await else {
-            return Err(not_applied(
+        let Ok(Ok(permit)) = timeout_at(wish.deadline, permit).await else {
+            return Some(Err(not_applied(
                 NotApplied::Overloaded,
-                format!("{KEEP_ALIVES_MAX} keepalives are under way"),
-            ));
+                format!("{KEEP_ALIVES_MAX} keepalives are under way on each stream"),
+            )));
         };
         let (answer, answered) = oneshot::channel();
         let waiter = Waiter {
-            lease,
+            lease: wish.lease,
             answer,
             sends_left: SENDS_MAX,
-            patience,
+            silence: wish.silence,
             _permit: permit,
         };
-        // As many permits as places: there is one free.
-        if self.asked.try_send(waiter).is_err() {
-            return Err(not_applied(
-                NotApplied::Unreachable,
-                "the keepalive task has ended",
-            ));
-        }
-        match timeout_at(deadline, answered).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) | Err(_) => Err(indeterminate(format!(
-                "no answer to a keepalive within {patience:?}"
-            ))),
+        // As many permits as places: there is one free, unless the task has ended.
+        self.asked.try_send(waiter).ok()?;
+        match timeout_at(wish.deadline, answered).await {
+            Ok(Ok(answer)) => Some(answer),
+            // Whoever is sent is answered; this one was dropped with the queue.
+            Ok(Err(_)) => None,
+            Err(_) => {
+                let patience = wish.patience;
+                let detail = format!("no answer to a keepalive within {patience:?}");
+                Some(Err(indeterminate(detail)))
+            }
         }
     }
-}
-
-/// An open stream.
-struct Stream<'s> {
-    member: &'s Member,
-    requests: mpsc::Sender<PbLeaseKeepAliveRequest>,
-    replies: LeaseKeepAliveStream,
 }
 
 async fn run(session: Arc<Session>, mut queue: mpsc::Receiver<Waiter>) {
     let mut unsent = VecDeque::new();
+    let mut in_vain = 0;
     loop {
         if unsent.is_empty() {
-            match queue.recv().await {
-                Some(waiter) => unsent.push_back(waiter),
-                None => return,
+            in_vain = 0;
+            match timeout(IDLE, queue.recv()).await {
+                Ok(Some(waiter)) => unsent.push_back(waiter),
+                Ok(None) | Err(_) => return,
             }
         }
-        if let Some(stream) = open(&session, &mut unsent).await
-            && serve(&session, stream, &mut queue, &mut unsent).await == End::NoCallers
-        {
-            return;
+        let Some(stream) = open(&session, &mut unsent, in_vain).await else {
+            in_vain = PATIENT_OPENINGS_MAX.min(in_vain + 1);
+            continue;
+        };
+        in_vain = 0;
+        match serve(&session, stream, &mut queue, &mut unsent).await {
+            End::Broken => {}
+            End::NotUsed => return,
         }
     }
 }
 
-/// Opens a stream by the first lease that waits. The answer to the opening is not passed on; the lease is sent again.
-async fn open<'s>(session: &'s Session, unsent: &mut VecDeque<Waiter>) -> Option<Stream<'s>> {
+/// Opens a stream by the first lease that waits; the lease is sent again. `in_vain`: how often that was tried.
+async fn open<'s>(
+    session: &'s Session,
+    unsent: &mut VecDeque<Waiter>,
+    in_vain: u32,
+) -> Option<Stream<'s>> {
     unsent.retain(|waiter| !waiter.answer.is_closed());
     let lease = unsent.front()?.lease;
-    let patience = unsent.iter().map(|waiter| waiter.patience).min();
-    let silence = borne(session, patience);
+    let silence = unsent.iter().map(|waiter| waiter.silence).min();
+    let silence = borne(
+        session,
+        silence.map(|least| least.saturating_mul(1 << in_vain)),
+    );
     let mut failures = Vec::new();
     let mut may_have_been_sent = false;
+    let mut was_waited_for = false;
     for (_, member) in session.order() {
-        let token = session.token();
-        let mut client = member.lease.clone();
-        let mut opened = timeout(silence, client.keep_alive(lease.0)).await;
-        if let Ok(Err(error)) = &opened
-            && let meaning = meaning_of(error)
-            && meaning.is_about_who_asks()
-            && session.be_known(member, token, meaning).await.is_ok()
-        {
-            opened = timeout(silence, client.keep_alive(lease.0)).await;
-        }
-        match opened {
-            Ok(Ok((LeaseKeeper { sender, .. }, replies))) => {
+        match open_at(session, member, lease, silence).await {
+            Ok(stream) => {
                 member.answered();
-                return Some(Stream {
-                    member,
-                    requests: sender,
-                    replies,
-                });
+                return Some(stream);
             }
-            // The client's word for a TTL of 0.
-            Ok(Err(Error::LeaseKeepAliveError(reason))) if reason == "lease not found" => {
+            Err(Unopened::Gone) => {
                 member.answered();
                 unsent.pop_front()?.answer(Ok(None));
                 return None;
             }
-            Ok(Err(error)) => {
+            Err(Unopened::Failed(error)) => {
                 let meaning = meaning_of(&error);
                 let not_done = meaning == Meaning::TryAnother || meaning.is_about_who_asks();
                 may_have_been_sent |= !not_done;
                 failures.push(detail_of(&member.name, &error));
             }
-            Err(_) => {
-                may_have_been_sent = true;
-                failures.push(session.silent(member, silence));
+            Err(Unopened::Silent) => {
+                was_waited_for = true;
                 if !is_found_out(session, silence) {
                     continue;
                 }
             }
         }
         session.eject(member);
+    }
+    if was_waited_for {
+        // Whose time is over has left; the others may still be served, and the next tries with a lease of its own.
+        unsent.rotate_left(1);
+        return None;
     }
     let detail = failures.join("; ");
     for waiter in unsent.drain(..) {
@@ -193,7 +215,8 @@ async fn open<'s>(session: &'s Session, unsent: &mut VecDeque<Waiter>) -> Option
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Broken,
-    NoCallers,
+    /// Nobody has for a while, or nobody is left who could.
+    NotUsed,
 }
 
 /// Whether so much silence tells that an endpoint does not answer. A short one is reason enough to try another endpoint, where
@@ -202,10 +225,10 @@ fn is_found_out(session: &Session, silence: Duration) -> bool {
     silence >= borne(session, None) || session.member(1).is_some()
 }
 
-/// How much silence is borne where somebody waits no longer than this.
-fn borne(session: &Session, patience: Option<Duration>) -> Duration {
+/// How much silence is borne where somebody bears no more than this.
+fn borne(session: &Session, silence: Option<Duration>) -> Duration {
     let half = session.call_limit() / 2;
-    patience.map_or(half, |patience| patience.min(half))
+    silence.map_or(half, |silence| silence.min(half))
 }
 
 async fn serve(
@@ -215,13 +238,13 @@ async fn serve(
     unsent: &mut VecDeque<Waiter>,
 ) -> End {
     let mut sent = Sent::default();
-    // When the answer that is due now began to be waited for.
+    // When the answer that is due now began to be waited for, or the last one came.
     let mut waiting_since = Instant::now();
     let mut found_out = true;
     let reason = loop {
-        let silence = borne(session, sent.patience);
+        let silence = borne(session, sent.least_silence());
         tokio::select! {
-            place = stream.requests.reserve(), if !unsent.is_empty() => {
+            place = stream.requests.reserve(), if !unsent.is_empty() && sent.count < SENT_MAX => {
                 let Ok(place) = place else { break "it was closed".to_owned() };
                 let Some(waiter) = unsent.pop_front() else { continue };
                 if waiter.answer.is_closed() {
@@ -236,7 +259,7 @@ async fn serve(
             }
             waiter = queue.recv(), if unsent.len() < KEEP_ALIVES_MAX => match waiter {
                 Some(waiter) => unsent.push_back(waiter),
-                None => return End::NoCallers,
+                None => return End::NotUsed,
             },
             reply = stream.replies.message() => match reply {
                 Ok(Some(reply)) => {
@@ -254,6 +277,9 @@ async fn serve(
                 found_out = is_found_out(session, silence);
                 break session.silent(stream.member, silence);
             }
+            () = sleep_until(waiting_since + IDLE), if sent.count == 0 && unsent.is_empty() => {
+                return End::NotUsed;
+            }
         }
     };
     if sent.count > 0 && found_out {
@@ -270,18 +296,15 @@ async fn serve(
 struct Sent {
     by_lease: HashMap<LeaseId, VecDeque<Waiter>>,
     count: usize,
-    /// The least that any of them waits; of those that were answered since the last time that none was due, too.
-    patience: Option<Duration>,
+    /// How much silence they bear, and how many of them.
+    silences: BTreeMap<Duration, usize>,
 }
 
 impl Sent {
     fn push(&mut self, mut waiter: Waiter) {
         waiter.sends_left = waiter.sends_left.saturating_sub(1);
         self.count += 1;
-        let least = self
-            .patience
-            .map_or(waiter.patience, |least| least.min(waiter.patience));
-        self.patience = Some(least);
+        *self.silences.entry(waiter.silence).or_default() += 1;
         self.by_lease
             .entry(waiter.lease)
             .or_default()
@@ -294,16 +317,22 @@ impl Sent {
         };
         if let Some(waiter) = waiters.pop_front() {
             self.count -= 1;
-            // 0: etcd does not know the lease.
-            let ttl = u32::try_from(ttl).ok().filter(|seconds| *seconds > 0);
-            waiter.answer(Ok(ttl));
+            if let Some(as_much) = self.silences.get_mut(&waiter.silence) {
+                *as_much -= 1;
+                if *as_much == 0 {
+                    self.silences.remove(&waiter.silence);
+                }
+            }
+            waiter.answer(Ok(seconds(ttl)));
         }
         if waiters.is_empty() {
             self.by_lease.remove(&lease);
         }
-        if self.count == 0 {
-            self.patience = None;
-        }
+    }
+
+    /// The least that any of them bears.
+    fn least_silence(&self) -> Option<Duration> {
+        self.silences.first_key_value().map(|(least, _)| *least)
     }
 
     fn give_back(self, reason: &str, unsent: &mut VecDeque<Waiter>) {
@@ -330,7 +359,7 @@ mod tests {
             lease: LeaseId(lease),
             answer,
             sends_left: SENDS_MAX,
-            patience: Duration::from_secs(1),
+            silence: Duration::from_secs(1),
             _permit: permits.acquire_owned().await.unwrap(),
         };
         (waiter, answered)
@@ -355,6 +384,7 @@ mod tests {
         sent.answer(LeaseId(7), 59);
         assert!(matches!(second_answer.try_recv(), Ok(Ok(Some(59)))));
         assert_eq!((sent.count, sent.by_lease.len()), (0, 0));
+        assert_eq!(sent.least_silence(), None);
     }
 
     #[tokio::test]

@@ -41,23 +41,20 @@ impl Store {
     /// Keeps a lease alive; answers its TTL in seconds, `None` if it is gone. The TTL counts at the earliest from the
     /// moment of the call.
     pub async fn lease_keep_alive(&self, lease: LeaseId) -> Result<Option<u32>, StoreError> {
-        let limit = self.session().call_limit();
-        self.lease_keep_alive_within(lease, LeaseUse::Held, limit)
+        let silence = Duration::MAX;
+        self.lease_keep_alive_within(lease, LeaseUse::Held { silence }, silence)
             .await
     }
 
-    /// The same, for somebody who waits no longer than this. What leases are kept ready for a later use does not hold up those
-    /// that somebody holds.
+    /// The same, for somebody who waits no longer than this. What is kept ready for a later use does not hold up what somebody
+    /// holds, nor does what may have run out.
     pub async fn lease_keep_alive_within(
         &self,
         lease: LeaseId,
         of: LeaseUse,
         patience: Duration,
     ) -> Result<Option<u32>, StoreError> {
-        self.keepers()
-            .of(lease, of)
-            .keep_alive(lease, patience)
-            .await
+        self.keepers().keep_alive(lease, of, patience).await
     }
 
     /// How long a lease still lives, in seconds; `None` if it is gone. Advisory.

@@ -79,7 +79,7 @@ impl Store {
         let clock = clock::establish(&session, &keys.clock(), began_ms).await?;
         Ok(Self {
             shared: Arc::new(Shared {
-                keepers: Keepers::start(&session),
+                keepers: Keepers::new(&session),
                 session,
                 keys,
                 timeline_key,

@@ -5,6 +5,7 @@
 //! answers is found out by a read, and the write goes elsewhere with its outcome still known.
 
 mod looks;
+mod soon;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;

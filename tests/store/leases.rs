@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use fencepost::domain::record::LeaseId;
-use fencepost::store::{NotApplied, StoreError};
+use fencepost::store::{LeaseUse, NotApplied, StoreError};
+use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::proxy::Proxy;
-use crate::world::{World, fresh_lease, granted_lease, open, reason};
+use crate::world::{CALL_TIMEOUT, World, fresh_lease, granted_lease, open, reason};
 
 const SHORT: Duration = Duration::from_millis(2_000);
 
@@ -140,4 +141,90 @@ async fn in_silence_everywhere_a_keepalive_ends_by_its_limit_as_unknown() {
     }
     let lost = store.lease_grant(fresh_lease(), 60).await;
     assert_eq!(reason(lost), NotApplied::Unreachable);
+}
+
+#[tokio::test]
+async fn whose_time_is_about_to_end_decides_nothing_for_the_others_on_its_stream() {
+    const OTHERS: usize = 200;
+    const SILENCE: Duration = Duration::from_millis(300);
+    const LITTLE: Duration = Duration::from_millis(100);
+    let world = World::new().await;
+    let first = Proxy::start(&world.etcd.url).await;
+    let second = Proxy::start(&world.etcd.url).await;
+    let urls = [first.url.as_str(), second.url.as_str()];
+    let store = open(&urls, &world.prefix, CALL_TIMEOUT).await.unwrap();
+    let leases = join_all((0..OTHERS).map(|_| granted_lease(&store))).await;
+    let before = second.accepted();
+    let silence = CALL_TIMEOUT / 2;
+    let keep = |lease, patience| {
+        let store = store.clone();
+        async move {
+            let of = LeaseUse::Held { silence };
+            store.lease_keep_alive_within(lease, of, patience).await
+        }
+    };
+    // While the streams are opened, and when they are open.
+    for _ in 0..2 {
+        first.fall_silent();
+        // One of them beside each few of the others.
+        let dying = leases.iter().step_by(4).map(|lease| keep(*lease, LITTLE));
+        let dying = tokio::spawn(join_all(dying.collect::<Vec<_>>()));
+        let others = leases.iter().map(|lease| keep(*lease, silence));
+        let others = tokio::spawn(join_all(others.collect::<Vec<_>>()));
+        tokio::time::sleep(SILENCE).await;
+        first.speak();
+        for kept in others.await.unwrap() {
+            assert!(matches!(kept, Ok(Some(60))), "{kept:?}");
+        }
+        let lost = dying.await.unwrap();
+        assert!(lost.iter().any(Result::is_err), "none of them was short");
+    }
+    // So short a silence tells nothing of a member.
+    assert_eq!(second.accepted(), before);
+}
+
+#[tokio::test]
+async fn who_has_time_left_outlasts_a_silence_that_is_too_much_for_its_stream() {
+    const SILENCE: Duration = Duration::from_millis(200);
+    let world = World::new().await;
+    let proxy = Proxy::start(&world.etcd.url).await;
+    let store = open(&[&proxy.url], &world.prefix, CALL_TIMEOUT).await;
+    let store = store.unwrap();
+    let leases = join_all((0..40).map(|_| granted_lease(&store))).await;
+    let of = LeaseUse::Held { silence: SILENCE };
+    for _ in 0..2 {
+        proxy.fall_silent();
+        let kept = leases.iter().map(|lease| {
+            let (store, lease) = (store.clone(), *lease);
+            async move { store.lease_keep_alive_within(lease, of, CALL_TIMEOUT).await }
+        });
+        let kept = tokio::spawn(join_all(kept.collect::<Vec<_>>()));
+        tokio::time::sleep(4 * SILENCE).await;
+        proxy.speak();
+        for kept in kept.await.unwrap() {
+            assert!(matches!(kept, Ok(Some(60))), "{kept:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lease_of_unknown_end_is_kept_alive_and_one_that_is_gone_is_told() {
+    let world = World::new().await;
+    let store = &world.store;
+    let keep = |lease| store.lease_keep_alive_within(lease, LeaseUse::Unsure, CALL_TIMEOUT);
+    let lease = granted_lease(store).await;
+    let left = || async { store.lease_time_to_live(lease).await.unwrap().unwrap() };
+    until_below(59, left).await;
+    assert_eq!(keep(lease).await.unwrap(), Some(60));
+    assert!(left().await >= 59);
+    assert_eq!(keep(fresh_lease()).await.unwrap(), None);
+}
+
+async fn until_below<F: Future<Output = u32>>(most: u32, left: impl Fn() -> F) {
+    let below = async {
+        while left().await >= most {
+            tokio::time::sleep(SHORT / 100).await;
+        }
+    };
+    tokio::time::timeout(2 * SHORT, below).await.unwrap();
 }

@@ -52,6 +52,11 @@ impl Proxy {
         self.mode.send_replace(Mode::Silent);
     }
 
+    /// Bytes pass again on lines that carried none when it fell silent.
+    pub(crate) fn speak(&self) {
+        self.mode.send_replace(Mode::Forward);
+    }
+
     pub(crate) fn cut_all(&self) {
         self.generation.send_modify(|generation| *generation += 1);
     }
@@ -72,10 +77,15 @@ async fn forward(
     let Ok(mut server) = TcpStream::connect(to).await else {
         return;
     };
-    tokio::select! {
-        _ = generations.changed() => return,
-        _ = modes.wait_for(|mode| *mode == Mode::Silent) => {}
-        _ = tokio::io::copy_bidirectional(&mut connection, &mut server) => return,
+    loop {
+        tokio::select! {
+            _ = generations.changed() => return,
+            _ = modes.wait_for(|mode| *mode == Mode::Silent) => {}
+            _ = tokio::io::copy_bidirectional(&mut connection, &mut server) => return,
+        }
+        tokio::select! {
+            _ = generations.changed() => return,
+            speaks = modes.wait_for(|mode| *mode == Mode::Forward) => if speaks.is_err() { return },
+        }
     }
-    let _ = generations.changed().await;
 }

@@ -181,6 +181,21 @@ impl Backend {
         (sidecar, plan)
     }
 
+    /// The same, with two members to choose from, each behind a seam of its own.
+    pub(crate) async fn faulty_on_two_lines(
+        &self,
+        call_timeout: Duration,
+    ) -> (Sidecar, [FaultPlan; 2]) {
+        let lines = ["first", "second"].map(|name| {
+            let (channel, plan) = FaultyLink::wrap(self.channel());
+            let name = name.to_owned();
+            (fencepost::store::Endpoint { name, channel }, plan)
+        });
+        let [(first, its_plan), (second, other_plan)] = lines;
+        let sidecar = Sidecar::on(vec![first, second], None, &self.prefix, call_timeout);
+        (sidecar.await, [its_plan, other_plan])
+    }
+
     /// A plain client, for looking behind the sidecars' backs.
     pub(crate) async fn raw(&self) -> Client {
         let client = Client::from_channel(self.channel(), None).await;

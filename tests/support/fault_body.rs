@@ -11,8 +11,8 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use prost::Message as _;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
 use tonic::body::Body;
+use tonic::{Code, Status};
 
 use super::fault::{Action, Answer, Ending, FaultPlan, MESSAGE_HEAD_BYTES, Rpc, Rule};
 
@@ -27,7 +27,17 @@ struct Stream {
     head: request::Parts,
     /// Replies to throw away or to hold up, by lease.
     marked: Mutex<BTreeMap<i64, Arc<Rule>>>,
-    broken: watch::Sender<bool>,
+    /// How it ended before its time.
+    ended: watch::Sender<Option<End>>,
+}
+
+/// How a stream ends before its time.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// The line breaks.
+    Broken,
+    /// etcd says this, and nothing more.
+    Said(Code, &'static str),
 }
 
 /// Carries a stream of keepalives to etcd.
@@ -37,21 +47,43 @@ pub(super) async fn carry_keep_alive(plan: FaultPlan, request: Request<Body>) ->
         plan: plan.clone(),
         head: head.clone(),
         marked: Mutex::default(),
-        broken: watch::Sender::new(false),
+        ended: watch::Sender::new(None),
     });
     let (to_etcd, requests) = mpsc::channel(UNDER_WAY_MAX);
     tokio::spawn(Arc::clone(&stream).carry_requests(body, to_etcd));
-    let mut broken = stream.broken.subscribe();
+    let mut ended = stream.ended.subscribe();
     let body = Body::new(StreamBody::new(ReceiverStream::new(requests)));
     let answer = tokio::select! {
         answer = plan.to_etcd(Request::from_parts(head, body)) => answer?,
-        _ = broken.wait_for(|broken| *broken) => return Err(Box::new(line_broke())),
+        end = early_end(&mut ended) => return match end {
+            End::Broken => Err(Box::new(line_broke())),
+            End::Said(code, text) => Ok(Status::new(code, text).into_http()),
+        },
     };
     let (head, body) = answer.into_parts();
     let (to_caller, replies) = mpsc::channel(UNDER_WAY_MAX);
     tokio::spawn(stream.carry_replies(body, to_caller));
     let body = Body::new(StreamBody::new(ReceiverStream::new(replies)));
     Ok(Response::from_parts(head, body))
+}
+
+/// Waits until a stream ends before its time.
+async fn early_end(ended: &mut watch::Receiver<Option<End>>) -> End {
+    let end = ended.wait_for(Option::is_some).await;
+    let end = end.ok().and_then(|end| *end);
+    // Whoever could end it is gone, so nobody does.
+    match end {
+        Some(end) => end,
+        None => std::future::pending().await,
+    }
+}
+
+/// The last frame of a stream that etcd ends with a status.
+fn last_word(code: Code, text: &str) -> Frame<Bytes> {
+    let mut trailers = http::HeaderMap::new();
+    let status = Status::new(code, text);
+    status.add_header(&mut trailers).expect("a status fits");
+    Frame::trailers(trailers)
 }
 
 fn line_broke() -> Status {
@@ -104,7 +136,7 @@ impl Stream {
                 });
                 rule.meet();
                 if ending == Ending::Reset {
-                    self.broken.send_replace(true);
+                    self.end(End::Broken);
                 }
                 None
             }
@@ -114,12 +146,18 @@ impl Stream {
                 rule.arrive();
                 Some(whole)
             }
-            Action::Refuse(..) | Action::DoAndSay(..) | Action::NoSpace => {
-                panic!("no test refuses a keepalive")
+            // With a status etcd ends the stream.
+            Action::Refuse(code, text) => {
+                rule.meet();
+                self.end(End::Said(code, text));
+                None
+            }
+            Action::DoAndSay(..) | Action::NoSpace => {
+                panic!("no test says that of a keepalive")
             }
             Action::Cut | Action::Lose => {
                 rule.meet();
-                self.broken.send_replace(true);
+                self.end(End::Broken);
                 None
             }
             Action::SlowRequest(delay) => {
@@ -130,13 +168,24 @@ impl Stream {
         }
     }
 
+    fn end(&self, how: End) {
+        self.ended.send_replace(Some(how));
+    }
+
     async fn carry_replies(self: Arc<Self>, mut body: Body, to_caller: Frames) {
-        let mut broken = self.broken.subscribe();
+        let mut ended = self.ended.subscribe();
         let mut messages = Messages::default();
         loop {
             let frame = tokio::select! {
                 frame = body.frame() => frame,
-                _ = broken.wait_for(|broken| *broken) => Some(Err(line_broke())),
+                end = early_end(&mut ended) => {
+                    let last = match end {
+                        End::Broken => Err(line_broke()),
+                        End::Said(code, text) => Ok(last_word(code, text)),
+                    };
+                    let _ = to_caller.send(last).await;
+                    return;
+                }
                 () = to_caller.closed() => None,
             };
             let Some(frame) = frame else { return };
@@ -175,7 +224,7 @@ impl Stream {
             return false;
         }
         if matches!(rule.action, Action::LoseReply(Ending::Reset)) {
-            self.broken.send_replace(true);
+            self.end(End::Broken);
         }
         true
     }

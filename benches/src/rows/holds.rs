@@ -8,12 +8,12 @@ use fencepost::proto::v1 as pb;
 use fencepost::proto::v1::hold_response::News;
 use tokio::task::JoinSet;
 
+use crate::cluster::Cluster;
 use crate::report::{Bar, Line};
 use crate::requests::received;
 use crate::servers::{Etcd, Sidecar};
 use crate::{Bench, Outcome, ours, push};
 
-const ROW: &str = "holds";
 const MIB: f64 = 1024.0 * 1024.0;
 /// How long each reservation lasts, in seconds.
 const TTL_SECONDS: i64 = 30;
@@ -24,6 +24,10 @@ const PER_CONNECTION: usize = 10;
 /// How much is held, and for how long.
 const FULL: (usize, Duration) = (50_000, Duration::from_secs(10 * 60));
 const QUICK: (usize, Duration) = (2_000, Duration::from_secs(20));
+/// The same through a follower: longer than a TTL by far, so that whatever falls behind is lost.
+const FULL_APART: (usize, Duration) = (50_000, Duration::from_secs(60));
+/// How long a message between members is on its way: 1 ms there and back, as between zones of one region.
+const APART: Duration = Duration::from_micros(500);
 /// What it has to do with.
 const MEMORY: Bar = Bar::AtMost {
     bar: 256.0,
@@ -39,10 +43,28 @@ struct Told {
 }
 
 pub(super) async fn run(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<()> {
-    let (held, span) = if bench.quick { QUICK } else { FULL };
-    let span = bench.held_for.unwrap_or(span);
+    let how_much = if bench.quick { QUICK } else { FULL };
     let etcd = Etcd::start(&bench.data, "etcd-holds").await?;
-    let sidecar = Sidecar::start(&bench.data, &etcd, "/fencepost/").await?;
+    held(bench, lines, "holds", how_much, &etcd).await
+}
+
+/// Through a member that asks the leader for each keepalive.
+pub(super) async fn apart(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<()> {
+    let how_much = if bench.quick { QUICK } else { FULL_APART };
+    let cluster = Cluster::start(&bench.data, "etcd-apart", APART).await?;
+    let follower = cluster.follower().await?;
+    held(bench, lines, "holds-apart", how_much, follower).await
+}
+
+async fn held(
+    bench: &Bench,
+    lines: &mut Vec<Line>,
+    row: &'static str,
+    (held, span): (usize, Duration),
+    etcd: &Etcd,
+) -> Outcome<()> {
+    let span = bench.held_for.unwrap_or(span);
+    let sidecar = Sidecar::start(&bench.data, etcd, "/fencepost/").await?;
     let streams = held / PER_STREAM;
     let told = Arc::<Told>::default();
     let mut holders = JoinSet::new();
@@ -69,11 +91,11 @@ pub(super) async fn run(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<()> {
     }
     let begun = Instant::now();
     let before = told.renewed.load(Ordering::Relaxed);
-    let asked_before = received(&etcd).await?;
+    let asked_before = received(etcd).await?;
     let (cpu, etcd_cpu) = (sidecar.process.cpu()?, etcd.process.cpu()?);
     tokio::time::sleep(span).await;
     let seconds = begun.elapsed().as_secs_f64();
-    let asked = received(&etcd).await?;
+    let asked = received(etcd).await?;
     let cpu = sidecar.process.cpu()?.saturating_sub(cpu).as_secs_f64();
     let etcd_cpu = etcd.process.cpu()?.saturating_sub(etcd_cpu).as_secs_f64();
     let resident = sidecar.process.usage()?.resident_bytes as f64 / MIB;
@@ -90,7 +112,7 @@ pub(super) async fn run(bench: &Bench, lines: &mut Vec<Line>) -> Outcome<()> {
     );
     let what = |of: &str| format!("{held} reservations held for {seconds:.0} s: {of}");
     let none = Bar::AtMost { bar: 0.0, aim: 0.0 };
-    let once = |of: &str, unit, figure, bar| Line::once(ROW, what(of), unit, figure, bar);
+    let once = |of: &str, unit, figure, bar| Line::once(row, what(of), unit, figure, bar);
     push(lines, once("lost", "", lost, Some(none)));
     push(lines, once("failed tries told", "", expiring, None));
     push(lines, once("renewals told", "1/s", renewed / seconds, None));

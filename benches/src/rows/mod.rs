@@ -22,6 +22,7 @@ pub(crate) async fn run(row: Row, bench: &Bench, lines: &mut Vec<Line>) -> Outco
         Row::Hot => throughput::hot(bench, lines).await,
         Row::HandOff => hand_off::run(bench, lines).await,
         Row::Holds => holds::run(bench, lines).await,
+        Row::HoldsApart => holds::apart(bench, lines).await,
         Row::Loss => loss::run(bench, lines).await,
         Row::Ceiling => throughput::ceiling(bench, lines).await,
         Row::Single => latency::single(bench, lines).await,

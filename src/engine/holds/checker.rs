@@ -22,6 +22,8 @@ struct Job {
     asked: Granted,
     /// How long its asker waits.
     patience: Duration,
+    /// How long such an asker waits at most, however little of its time is left.
+    whole: Duration,
     reply: oneshot::Sender<Outcome>,
 }
 
@@ -38,12 +40,19 @@ impl Checker {
         Self { jobs }
     }
 
-    /// Whether a reservation stands at some moment after this call began, which takes at most so long.
-    pub(super) async fn still_stands(&self, asked: Granted, patience: Duration) -> Outcome {
+    /// Whether a reservation stands at some moment after this call began, which takes at most so long. `whole`: how long it might
+    /// take if its time were not about to end; a part of that is what a silent endpoint has.
+    pub(super) async fn still_stands(
+        &self,
+        asked: Granted,
+        patience: Duration,
+        whole: Duration,
+    ) -> Outcome {
         let (reply, outcome) = oneshot::channel();
         let job = Job {
             asked,
             patience,
+            whole,
             reply,
         };
         let asking = async {
@@ -84,14 +93,16 @@ async fn run(store: Store, tasks: Tasks, mut queue: mpsc::Receiver<Job>) {
         // Those who have given up are not asked for.
         jobs.retain(|job| !job.reply.is_closed());
         // No asker waits longer; then the place is for others, however long etcd stays silent.
-        let Some(patience) = jobs.iter().map(|job| job.patience).max() else {
+        let patience = jobs.iter().map(|job| job.patience).max();
+        let whole = jobs.iter().map(|job| job.whole).min();
+        let (Some(patience), Some(whole)) = (patience, whole) else {
             continue;
         };
         let (asked, replies): (Vec<_>, Vec<_>) =
             jobs.drain(..).map(|job| (job.asked, job.reply)).unzip();
         let store = store.clone();
         tasks.spawn_background(async move {
-            let asking = tokio::time::timeout(patience, store.still_standing(&asked));
+            let asking = tokio::time::timeout(patience, store.still_standing(&asked, whole));
             let outcome = asking.await.unwrap_or_else(|_| Err(unanswered()));
             for (at, reply) in replies.into_iter().enumerate() {
                 let of_one = match &outcome {

@@ -219,7 +219,7 @@ impl Holds {
     async fn try_once(&self, due: &Try, asked: Boottime) -> Tried {
         let round = &due.holding.round;
         let ttl = round.ttl.as_duration();
-        // etcd answers no keepalive of a lease that has run out until it has ended it, and holds up all others for that.
+        // etcd answers no keepalive of a lease that has run out until it has ended it, and holds up all others of the stream.
         let limit = renewal::try_limit(ttl).min(due.bound.since(asked));
         if limit.is_zero() {
             return Tried::Failed("its time is over".to_owned());
@@ -231,7 +231,13 @@ impl Holds {
         }
         let sent = Boottime::now();
         let leases = &self.shared.leases;
-        let renewed = leases.renew_within(round.lease, LeaseUse::Held, limit);
+        let of = if due.certain {
+            let silence = renewal::try_limit(ttl);
+            LeaseUse::Held { silence }
+        } else {
+            LeaseUse::Unsure
+        };
+        let renewed = leases.renew_within(round.lease, of, limit);
         match renewed.await {
             Ok(Some(lease_ends)) => {
                 let until = sent.plus(ttl).min(lease_ends);
@@ -260,7 +266,8 @@ impl Holds {
             resource: due.holding.reservation.resource().clone(),
             at,
         };
-        match self.checker.still_stands(granted, limit).await {
+        let whole = renewal::try_limit(due.holding.round.ttl.as_duration());
+        match self.checker.still_stands(granted, limit, whole).await {
             Ok(true) => Ok(()),
             // What has become of it is told by its record.
             Ok(false) => match self.judge(due, limit).await {

@@ -64,6 +64,8 @@ pub(super) struct Try {
     pub(super) id: HoldId,
     pub(super) holding: Holding,
     pub(super) bound: Boottime,
+    /// Whether it certainly lasts until then.
+    pub(super) certain: bool,
     /// Look first whether it is over.
     pub(super) suspect: bool,
 }
@@ -207,6 +209,7 @@ impl Table {
                 id,
                 holding: entry.holding.clone(),
                 bound: entry.bound,
+                certain: entry.certain.is_some(),
                 suspect: std::mem::take(&mut entry.suspect),
             });
         }

@@ -163,7 +163,8 @@ impl Queues {
             return true;
         }
         let store = &self.shared.store;
-        let kept = store.lease_keep_alive_within(lease, LeaseUse::Held, patience);
+        let silence = KEEP_ALIVE;
+        let kept = store.lease_keep_alive_within(lease, LeaseUse::Held { silence }, patience);
         match kept.await {
             Ok(Some(_)) => {
                 open.keep_alive_at = asked.plus(KEEP_ALIVE);
