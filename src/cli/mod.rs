@@ -29,6 +29,7 @@ mod wait;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::builder::Resettable;
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -139,6 +140,9 @@ impl From<ResourceArgs> for Resource {
     }
 }
 
+/// How long the end waits for a file that is being read: a disk that does not answer is no reason to stay.
+const LEFT_BEHIND_LIMIT: Duration = Duration::from_secs(1);
+
 /// Reads the command line, does what it says, and says how it went.
 pub fn main() -> ExitCode {
     let mut command = Cli::command().mut_subcommands(tolerant);
@@ -158,7 +162,9 @@ pub fn main() -> ExitCode {
             return Exit::Failed.into();
         }
     };
-    runtime.block_on(run(cli.command))
+    let exit = runtime.block_on(run(cli.command));
+    runtime.shutdown_timeout(LEFT_BEHIND_LIMIT);
+    exit
 }
 
 fn tolerant(command: clap::Command) -> clap::Command {
