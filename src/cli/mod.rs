@@ -32,6 +32,7 @@ mod wait;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -144,6 +145,9 @@ impl ResourceArgs {
     }
 }
 
+/// How long the end waits for a file that is being read: a disk that does not answer is no reason to stay.
+const LEFT_BEHIND_LIMIT: Duration = Duration::from_secs(1);
+
 /// Reads the command line, does what it says, and says how it went.
 pub fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -163,7 +167,9 @@ pub fn main() -> ExitCode {
             return Exit::Failed.into();
         }
     };
-    runtime.block_on(run(cli.command))
+    let exit = runtime.block_on(run(cli.command));
+    runtime.shutdown_timeout(LEFT_BEHIND_LIMIT);
+    exit
 }
 
 async fn run(command: Command) -> ExitCode {

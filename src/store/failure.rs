@@ -59,7 +59,7 @@ pub(super) fn meaning_of(error: &Error) -> Meaning {
 
 /// Texts by which a definite answer is known, and what it means. etcd's texts are part of its interface: its own client
 /// finds its errors by them.
-const DEFINITE: [(&str, Meaning); 16] = [
+const DEFINITE: [(&str, Meaning); 17] = [
     (
         "etcdserver: too many requests",
         Meaning::No(NotApplied::Overloaded),
@@ -110,6 +110,11 @@ const DEFINITE: [(&str, Meaning); 16] = [
     ),
     // tonic, when the connection's task is gone: the request was not handed over.
     ("Service was not ready", Meaning::TryAnother),
+    // A read at a revision that is gone. Every member says the same.
+    (
+        "etcdserver: mvcc: required revision has been compacted",
+        Meaning::No(NotApplied::Refused),
+    ),
     // etcd says so before it proposes, in place of applying, or right after it applied the write that went over the limit.
     // In each case nothing is on its way any more.
     ("etcdserver: mvcc: database space exceeded", Meaning::Full),
@@ -249,6 +254,11 @@ mod tests {
             (
                 Code::FailedPrecondition,
                 "etcdserver: lease already exists",
+                Refused,
+            ),
+            (
+                Code::OutOfRange,
+                "etcdserver: mvcc: required revision has been compacted",
                 Refused,
             ),
             (

@@ -17,6 +17,7 @@ use etcd_client::Channel;
 use etcd_client::proto::{PbAuthenticateRequest, PbAuthenticateResponse};
 use http::HeaderValue;
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tonic::body::Body;
 use tonic::client::Grpc;
@@ -97,6 +98,8 @@ struct Turn {
     taken: Option<Password>,
     /// What the last try came to, and when, if it failed.
     failed: Option<(Instant, NoLogin)>,
+    /// A read of the file that has not come to its end.
+    reading: Option<JoinHandle<Result<Password, String>>>,
 }
 
 /// Why there is no new token.
@@ -145,7 +148,13 @@ impl Credentials {
         limit: Duration,
     ) -> Result<(), NoLogin> {
         let asked = Instant::now();
-        let mut turn = self.turn.lock().await;
+        // Whoever has the turn may wait for a file and for two tries, and another before it.
+        let Ok(mut turn) = timeout(limit, self.turn.lock()).await else {
+            return Err(NoLogin {
+                refused: false,
+                detail: format!("{endpoint}: no login within {limit:?}, others are at it"),
+            });
+        };
         if self.number() != refused {
             return Ok(());
         }
@@ -192,9 +201,7 @@ impl Credentials {
         channel: &Channel,
         limit: Duration,
     ) -> Result<Option<HeaderValue>, NoLogin> {
-        let file = self.login.password_file.clone();
-        let read = tokio::task::spawn_blocking(move || Password::read(&file));
-        let read = read.await.unwrap_or_else(|error| Err(error.to_string()));
+        let read = self.read(turn, limit).await;
         let mut unreadable = None;
         let mut to_try: Vec<Password> = Vec::new();
         match read {
@@ -249,6 +256,21 @@ impl Credentials {
             }
         }
         Err(last)
+    }
+
+    /// Reads the password. A file system may not answer, and nobody is to wait for it longer than for etcd; nor is more than one
+    /// thread.
+    async fn read(&self, turn: &mut Turn, limit: Duration) -> Result<Password, String> {
+        let file = self.login.password_file.clone();
+        let shown = file.display().to_string();
+        let reading = turn
+            .reading
+            .get_or_insert_with(|| tokio::task::spawn_blocking(move || Password::read(&file)));
+        let Ok(read) = timeout(limit, reading).await else {
+            return Err(format!("is {shown}, which cannot be read within {limit:?}"));
+        };
+        turn.reading = None;
+        read.unwrap_or_else(|error| Err(error.to_string()))
     }
 
     fn current(&self) -> Token {

@@ -71,7 +71,7 @@ struct State {
     /// What it was made of.
     made_of: Read,
     /// What could not be used and was told of already.
-    told: Option<Read>,
+    told: Option<Unusable>,
 }
 
 /// The bytes of all files at one moment. Never shown: there is a key among them.
@@ -79,6 +79,13 @@ struct State {
 struct Read {
     authorities: Vec<u8>,
     identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Files that cannot be used: by their content, or, where that cannot be read, by what is wrong.
+#[derive(PartialEq, Eq)]
+enum Unusable {
+    Content(Read),
+    Unread(Vec<TlsFault>),
 }
 
 impl Tls {
@@ -113,7 +120,10 @@ impl Tls {
         let files = &self.0.files;
         let read = match Read::now(files) {
             Ok(read) => read,
-            Err(faults) => return self.lock().unusable(files, None, &faults),
+            Err(faults) => {
+                let unread = Unusable::Unread(faults.clone());
+                return self.lock().unusable(files, unread, &faults);
+            }
         };
         let mut state = self.lock();
         if read == state.made_of {
@@ -127,7 +137,7 @@ impl Tls {
                 tracing::info!("the TLS files for etcd were replaced; new connections use them");
                 Arc::clone(&state.config)
             }
-            Err(faults) => state.unusable(files, Some(read), &faults),
+            Err(faults) => state.unusable(files, Unusable::Content(read), &faults),
         }
     }
 
@@ -146,17 +156,17 @@ impl Tls {
 }
 
 impl State {
-    /// Tells of files that cannot be used, once for each content, and stays with what there is.
+    /// Tells of files that cannot be used, once for each content or fault, and stays with what there is.
     fn unusable(
         &mut self,
         files: &TlsFiles,
-        read: Option<Read>,
+        unusable: Unusable,
         faults: &[TlsFault],
     ) -> Arc<ClientConfig> {
-        if read.is_some() && self.told == read {
+        if self.told.as_ref() == Some(&unusable) {
             return Arc::clone(&self.config);
         }
-        self.told = read;
+        self.told = Some(unusable);
         for TlsFault { file, reason } in faults {
             let path = file.path(files).map(|path| path.display().to_string());
             let path = path.unwrap_or_default();

@@ -10,9 +10,10 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use etcd_client::proto::PbKeyValue;
 use etcd_client::{
-    EventType, GetOptions, WatchFilterType, WatchOptions, WatchResponse, WatchStream,
+    Error, EventType, GetOptions, WatchFilterType, WatchOptions, WatchResponse, WatchStream,
 };
 use tokio::time::{Instant, timeout, timeout_at};
+use tonic::Code;
 
 use super::error::StoreError;
 use super::failure::{detail_of, meaning_of};
@@ -84,7 +85,7 @@ struct Broken {
     reason: String,
     /// The endpoint does not answer, so that others are to be tried first.
     silent: bool,
-    /// What comes next was compacted away.
+    /// What comes next was compacted away, or is too much for one message: etcd would send it again and again.
     compacted: bool,
     /// etcd does not let this sidecar watch, or does not know any more who it is.
     refused: bool,
@@ -300,6 +301,12 @@ impl Watch {
                     ..broken(error.to_string(), false)
                 });
             }
+            Ok(Err(error)) if too_large(&error) => {
+                return Err(Broken {
+                    compacted: true,
+                    ..broken(error.to_string(), false)
+                });
+            }
             Ok(Err(error)) => return Err(broken(error.to_string(), true)),
             Err(_) if open.asked.is_some() => {
                 return Err(broken(format!("no answer within {limit:?}"), true));
@@ -379,6 +386,11 @@ fn is_about_who_asks(reason: &str) -> bool {
     ]
     .iter()
     .any(|text| reason.contains(text))
+}
+
+/// Whether a message is longer than this side reads. It says nothing of the member.
+fn too_large(error: &Error) -> bool {
+    matches!(error, Error::GRpcStatus(status) if status.code() == Code::OutOfRange)
 }
 
 /// Waits that grow, with jitter so that many sidecars do not come back at the same moment, and never end.

@@ -369,3 +369,40 @@ async fn a_missing_right_is_told_with_the_prefix_and_the_command_that_grants_it(
     }))
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_file_that_does_not_answer_holds_up_neither_calls_nor_the_end() {
+    bounded(Box::pin(async {
+        let world = World::new(PREFIX).await;
+        let file = world.password_file();
+        let shown = file.display().to_string();
+        let settings = [
+            "--etcd-user",
+            USER,
+            "--etcd-password-file",
+            &shown,
+            "--etcd-timeout",
+            "1s",
+        ];
+        let sidecar = Process::serve(world.etcd.url(), PREFIX, &settings).await;
+        // Whoever opens it waits until somebody writes into it, which nobody does.
+        std::fs::remove_file(&file).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&file).status();
+        assert!(made.unwrap().success());
+        world.change_password(FIRST).await;
+        let request = fencepost::proto::v1::InspectRequest {
+            resource: Some(fencepost::proto::v1::Resource {
+                kind: "order".into(),
+                id: "1".into(),
+            }),
+            ..Default::default()
+        };
+        // The password that was taken last is still right.
+        let mut client = sidecar.client();
+        let answered = tokio::time::timeout(BACK_WITHIN, client.inspect(request));
+        answered.await.expect("in time").expect("with the old one");
+        let code = sidecar.terminate().await;
+        assert_eq!(code, 0);
+    }))
+    .await;
+}

@@ -13,7 +13,7 @@ use crate::support::ask::{Ask, ask, create, fresh_resource, reserve, reserve_for
 use crate::support::backend::Backend;
 use crate::support::claim::applied;
 use crate::support::etcd::Etcd;
-use crate::support::fault::Injected;
+use crate::support::fault::{Action, Injected, Rpc};
 use crate::support::sidecar::{Sidecar, caller};
 use crate::support::{bounded, engines, until};
 
@@ -218,4 +218,52 @@ async fn compacted(backend: Backend) {
     });
     assert_eq!(ended.await, Verdict::Applied);
     assert_eq!(states(&mut late, 1).await, expected(&[("b", false)]));
+}
+
+/// A whole gRPC connection has room for some megabytes that nobody has read. A look that fails to come through takes the rest of
+/// the sidecar with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_go_on_from_far_back_hold_nobody_up() {
+    bounded(Box::pin(far_back(Backend::real().await))).await;
+}
+
+async fn far_back(backend: Backend) {
+    const FOLLOWERS: usize = 32;
+    const ROUNDS: usize = 100;
+    let [two, three] = backend.sidecars().await;
+    let (one, plan) = backend.faulty_within(Duration::from_secs(3)).await;
+    // As much as the record of a resource itself keeps of what was done.
+    let long = "x".repeat(800);
+    let resources: Vec<_> = (0..FOLLOWERS).map(|_| fresh_resource()).collect();
+    let lived = resources.iter().map(|resource| async {
+        applied(&two.transition(&create(resource, "a").result(&long)).await);
+        for (from, to) in [("a", "b"), ("b", "c"), ("c", "d")] {
+            let moving = moved(resource, from, to).result(&long);
+            applied(&two.transition(&moving).await);
+        }
+        let from = two.inspect(resource).await.revision;
+        for _ in 0..ROUNDS {
+            let grant = two.hold(&reserve(resource)).await;
+            three.release(&grant.id).await;
+        }
+        from
+    });
+    let began = futures_util::future::join_all(lived).await;
+    let slow = plan.when(Rpc::Txn).always();
+    let slow = slow.then(Action::SlowRequest(Duration::from_millis(500)));
+    let opening = resources.iter().zip(&began);
+    let opening = opening.map(|(resource, from)| following(&one, resource, *from));
+    let mut followed = futures_util::future::join_all(opening).await;
+    let moving = create(&fresh_resource(), "made");
+    applied(&one.transition(&moving).await);
+    for (following, resource) in followed.iter_mut().zip(&resources) {
+        let newest = two.inspect(resource).await.revision;
+        loop {
+            let told = shown(following).await;
+            if told.snapshot.revision == newest {
+                break;
+            }
+        }
+    }
+    slow.lift();
 }

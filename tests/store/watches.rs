@@ -5,11 +5,11 @@ use std::time::Duration;
 use fencepost::domain::ids::Kind;
 use fencepost::domain::machine::{Filed, Lineage, MachineHash, MachineVersion};
 use fencepost::domain::token::Revision;
-use fencepost::store::{MachineNews, MachineWatch, Store};
+use fencepost::store::{MachineNews, MachineWatch, ResourceNews, Store};
 
 use crate::etcd::free_url;
 use crate::proxy::Proxy;
-use crate::world::{World, open};
+use crate::world::{World, open, resource};
 
 /// Short, so that a call that waits for a hung endpoint ends soon.
 const SHORT: Duration = Duration::from_millis(1_000);
@@ -191,4 +191,29 @@ async fn whoever_stops_waiting_misses_nothing() {
     }
     watch.restart();
     assert_eq!(everything(&mut watch).await, [("a".to_owned(), 29)]);
+}
+
+/// etcd puts up to a thousand revisions into one message, which the client does not read if it is longer than its limit.
+#[tokio::test]
+async fn a_backlog_that_no_message_can_carry_is_said_to_be_missed() {
+    /// More revisions than one message has, of more bytes than one is read of.
+    const CHANGES: usize = 1_100;
+    const BYTES: usize = 17 * 1024;
+    let mut world = World::alone().await;
+    let resource = resource("long");
+    let before = world.raw.put("before", "", None).await.unwrap();
+    let before = before.header().unwrap().revision();
+    let key = format!("{}r/{}/{}", world.prefix, resource.kind(), resource.id());
+    for _ in 0..CHANGES {
+        world
+            .raw
+            .put(key.clone(), vec![b'x'; BYTES], None)
+            .await
+            .unwrap();
+    }
+    let after = Revision::from_etcd(before).unwrap();
+    let mut watch = world.store.resource_changes(&resource, after);
+    let news = tokio::time::timeout(NEWS_WITHIN, watch.next()).await;
+    let news = news.expect("it is told");
+    assert!(matches!(news, Ok(ResourceNews::Missed)), "{news:?}");
 }

@@ -7,6 +7,7 @@
 mod order;
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,13 +25,15 @@ use crate::domain::ids::{Nonce, ResourceId};
 use crate::domain::judge::{Fold, Standing};
 use crate::domain::record::Record;
 use crate::domain::token::{Revision, Timeline};
-use crate::store::{ResourceNews, Seen, StoreError};
+use crate::store::{ResourceNews, ResourceWatch, Seen, StoreError};
 use order::{Next, Order, State};
 
 /// States of one stream that wait for its reader. Beyond it only the newest is kept.
 pub const STATES_WAITING_MAX: usize = 64;
 /// How long it is waited for the news of an end that must have come before what is known.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Changes that may wait for the news of such an end.
+const RECORDS_WAITING_MAX: usize = 64;
 /// When to open a stream again after another timeline came into force.
 const ANEW_RETRY: Duration = Duration::from_millis(500);
 
@@ -165,6 +168,15 @@ impl Engine {
     }
 }
 
+/// What news of a resource came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Nothing,
+    Something,
+    /// Something was missed.
+    Missed,
+}
+
 struct Follower {
     shared: Arc<Shared>,
     timeline: Timeline,
@@ -240,6 +252,7 @@ impl Follower {
         let mut waiting_since: Option<Instant> = None;
         loop {
             let patient = waiting_since.is_none_or(|since| since.elapsed() < PATIENCE);
+            let patient = patient && order.records_waiting() <= RECORDS_WAITING_MAX;
             match order.next(patient) {
                 Next::Tell(state) => {
                     waiting_since = None;
@@ -248,8 +261,9 @@ impl Follower {
                     continue;
                 }
                 Next::Look => {
-                    let (record, _, _) = self.look().await?;
-                    order.looked(record.map(|(_, at)| at));
+                    if self.look_on(&mut order, &mut watch).await? == Heard::Missed {
+                        return Ok(());
+                    }
                     continue;
                 }
                 Next::Nothing => waiting_since = None,
@@ -262,12 +276,51 @@ impl Follower {
                 news = watch.next() => news,
                 () = sleep_until(until) => continue,
             };
-            match news.map_err(|error| self.not_shown(&error))? {
-                ResourceNews::Record(changes) => order.records(changes),
-                ResourceNews::Ended(ends) => order.ends(ends),
-                ResourceNews::Missed => return Ok(()),
+            if self.hear(&mut order, news)? == Heard::Missed {
+                return Ok(());
             }
         }
+    }
+
+    /// Looks when the record was changed last, and hears on meanwhile: what is not read off the streams fills the connection,
+    /// and then the answer cannot come either. News take the look's place, for it may have been asked before them.
+    async fn look_on(&self, order: &mut Order, watch: &mut ResourceWatch) -> Result<Heard, Fault> {
+        let mut looking = pin!(self.look());
+        loop {
+            let news = tokio::select! {
+                seen = &mut looking => {
+                    let (record, _, _) = seen?;
+                    order.looked(record.map(|(_, at)| at));
+                    return Ok(Heard::Nothing);
+                }
+                news = watch.next() => news,
+            };
+            match self.hear(order, news)? {
+                Heard::Nothing => {}
+                heard @ (Heard::Something | Heard::Missed) => return Ok(heard),
+            }
+        }
+    }
+
+    /// Takes up what etcd tells.
+    fn hear(
+        &self,
+        order: &mut Order,
+        news: Result<ResourceNews, StoreError>,
+    ) -> Result<Heard, Fault> {
+        Ok(match news.map_err(|error| self.not_shown(&error))? {
+            ResourceNews::Record(changes) => {
+                order.records(changes);
+                Heard::Something
+            }
+            // Grants are heard there too, and are in the record.
+            ResourceNews::Ended(ends) if ends.is_empty() => Heard::Nothing,
+            ResourceNews::Ended(ends) => {
+                order.ends(ends);
+                Heard::Something
+            }
+            ResourceNews::Missed => Heard::Missed,
+        })
     }
 
     /// The resource as it stands, asked for until there is an answer.

@@ -90,6 +90,11 @@ impl Order {
         self.told
     }
 
+    /// Changes that are heard and not told yet.
+    pub(super) fn records_waiting(&self) -> usize {
+        self.records.len()
+    }
+
     pub(super) fn records(&mut self, changes: Vec<(Option<Record>, Revision)>) {
         self.records.extend(changes);
     }
