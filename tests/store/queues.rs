@@ -31,7 +31,7 @@ async fn entered(world: &World, session: &mut WaitSession, arrivals: &[u64]) -> 
         },
     });
     let enter: Vec<_> = enter.collect();
-    match world.store.write_waiters(session, &enter, &[]).await {
+    match world.store.enter_waiters(session, &enter).await {
         Ok(SessionWrite::Done(at)) => {
             session.written = Some(at);
             at
@@ -81,8 +81,7 @@ async fn a_grant_to_whoever_waits_holds_only_if_it_still_waits_and_comes_first()
     assert!(is_first, "{found_first:?}");
     // Whoever has left is granted nothing, although nobody comes before its place.
     let leaves = [(resource("1"), first.name)];
-    let left = store.write_waiters(&session, &[], &leaves).await.unwrap();
-    assert!(matches!(left, SessionWrite::Done(_)), "{left:?}");
+    store.remove_waiters(session.under, &leaves).await.unwrap();
     let found_gone = found(Some(first)).await;
     let gone = matches!(&found_gone, SeenQueue::OneOf { since, gone } if *since == together && *gone == Some(first));
     assert!(gone, "{found_gone:?}");

@@ -128,6 +128,7 @@ async fn inspected(channel: &Channel) -> Result<(), Status> {
             kind: "order".into(),
             id: "1".into(),
         }),
+        ..Default::default()
     };
     let mut client = CoordinationServiceClient::new(channel.clone());
     client.inspect(request).await.map(drop)
