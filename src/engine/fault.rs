@@ -159,6 +159,8 @@ impl Fault {
             | Self::Overloaded { .. }
             | Self::RenewalsLate { .. }
             | Self::StoreFull { .. }
+            // A password or a right that is changed is wrong for a while.
+            | Self::StoreDenied { .. }
             | Self::StoreUnavailable { .. } => true,
             Self::InvalidField { .. }
             | Self::UnknownKind { .. }
@@ -169,7 +171,6 @@ impl Fault {
             | Self::NoSuchIncident
             | Self::Halted { .. }
             | Self::TimelineSuperseded
-            | Self::StoreDenied { .. }
             | Self::Stopping { .. }
             | Self::DeadlinePassed
             | Self::UnknownOutcome { .. }

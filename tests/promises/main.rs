@@ -60,3 +60,4 @@ mod together;
 mod together_lost;
 mod turns;
 mod waiting;
+mod waits_end;
