@@ -9,6 +9,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod after_loss;
 mod claims;
 mod confirm;
 mod conflict;
