@@ -11,6 +11,7 @@ mod support;
 
 mod after_loss;
 mod claims;
+mod comes_back;
 mod confirm;
 mod conflict;
 mod cost;
