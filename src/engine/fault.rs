@@ -191,6 +191,8 @@ impl Fault {
             | Self::Overloaded { .. }
             | Self::RenewalsLate { .. }
             | Self::StoreFull { .. }
+            // A password or a right that is changed is wrong for a while.
+            | Self::StoreDenied { .. }
             | Self::StoreUnavailable { .. } => true,
             Self::InvalidField { .. }
             | Self::UnknownKind { .. }
@@ -202,7 +204,6 @@ impl Fault {
             | Self::Halted { .. }
             | Self::TimelineSuperseded
             | Self::StartNeedsSpace { .. }
-            | Self::StoreDenied { .. }
             | Self::Stopping { .. }
             | Self::DeadlinePassed
             | Self::UnknownOutcome { .. }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions, Permission};
+use etcd_client::{Client, ConnectOptions, GetOptions, Permission};
+use fencepost::domain::decision::Verdict;
+use fencepost::domain::ids::ResourceId;
 use fencepost::engine::Fault;
 use fencepost::store::{Endpoint, Login};
 use futures_util::future::join_all;
@@ -16,7 +18,7 @@ use crate::support::etcd::Etcd;
 use crate::support::fault::{FaultPlan, FaultyLink, Rpc};
 use crate::support::process::Process;
 use crate::support::proxy::Proxy;
-use crate::support::sidecar::Sidecar;
+use crate::support::sidecar::{Sidecar, caller_for};
 use crate::support::{bounded, until};
 
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -240,6 +242,76 @@ async fn a_call_that_waits_is_answered_although_its_token_became_void() {
         applied(&two.complete(&claim.id, "receipt").await);
         let told = waiting.await.unwrap().unwrap();
         replayed(&told, &body("receipt"));
+    }))
+    .await;
+}
+
+/// What is queued for a resource, or holds it.
+async fn keys(world: &World, family: &str, resource: &ResourceId) -> usize {
+    let all = Some(GetOptions::new().with_prefix().with_count_only());
+    let prefix = format!("{PREFIX}{family}/order/{}", resource.id());
+    let mut root = world.root.clone();
+    let found = root.get(prefix, all).await.unwrap().count();
+    usize::try_from(found).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_busy_resource_waits_on_while_the_password_is_wrong() {
+    bounded(Box::pin(async {
+        let world = World::new(PREFIX).await;
+        let ((one, plan), (two, _)) = (world.sidecar().await, world.sidecar().await);
+        for is_mended in [true, false] {
+            let resource = fresh_resource();
+            let wish = reserve(&resource);
+            until("it is held", BACK_WITHIN, || async {
+                two.try_reserve(&wish).await.ok()?.grant
+            })
+            .await;
+            let wait = Duration::from_secs(if is_mended { 60 } else { 6 });
+            let engine = one.engine.clone();
+            let asked = reserve(&resource);
+            let caller = caller_for(wait + CALL_TIMEOUT);
+            let waits = tokio::spawn(async move {
+                let told = engine.reserve_or_wait(asked, wait, caller).await;
+                (told, caller.deadline.left())
+            });
+            until("it is queued", BACK_WITHIN, || async {
+                (keys(&world, "w", &resource).await == 1).then_some(())
+            })
+            .await;
+            let password = if is_mended { "second" } else { "third" };
+            world.change_password(password).await;
+            // It becomes free, which the watch tells; nobody may ask about it.
+            let before = plan.counts();
+            let mut root = world.root.clone();
+            let held = format!("{PREFIX}h/order/{}", resource.id());
+            let gone = root.delete(held, None).await.unwrap();
+            assert_eq!(gone.deleted(), 1);
+            until("it has asked in vain", BACK_WITHIN, || async {
+                (plan.counts().since(&before).all() >= 4).then_some(())
+            })
+            .await;
+            let told = if is_mended {
+                assert!(!waits.is_finished());
+                world.write_password(password);
+                waits.await.unwrap()
+            } else {
+                let told = waits.await.unwrap();
+                world.write_password(password);
+                told
+            };
+            let (told, left) = told;
+            let verdict = told.expect("a decision").decision.verdict;
+            let expected = if is_mended {
+                Verdict::Granted
+            } else {
+                Verdict::Busy
+            };
+            assert_eq!(verdict, expected);
+            assert!(left > Duration::ZERO, "it came after the deadline");
+            let live = keys(&world, "h", &resource).await;
+            assert_eq!(live, usize::from(is_mended));
+        }
     }))
     .await;
 }

@@ -10,24 +10,31 @@ use fencepost::engine::{After, FollowEnd, Following, STATES_WAITING_MAX, Shown};
 
 use super::fence::{OVER_WITHIN, SHORTEST_SECONDS, over};
 use crate::support::ask::{Ask, ask, create, fresh_resource, reserve, reserve_for};
-use crate::support::backend::Backend;
+use crate::support::backend::{Backend, connection};
 use crate::support::claim::applied;
 use crate::support::etcd::Etcd;
 use crate::support::fault::{Action, Injected, Rpc};
+use crate::support::proxy::Proxy;
 use crate::support::sidecar::{Sidecar, caller};
 use crate::support::{bounded, engines, until};
 
 /// Long enough for whatever would still come.
 const QUIET: Duration = Duration::from_millis(500);
+/// How long a sidecar waits for an answer of etcd.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-async fn following(sidecar: &Sidecar, resource: &ResourceId, after: Option<Revision>) -> Following {
+pub(super) async fn following(
+    sidecar: &Sidecar,
+    resource: &ResourceId,
+    after: Option<Revision>,
+) -> Following {
     let timeline = None;
     let after = after.map(|revision| After { revision, timeline });
     let following = sidecar.engine.follow(resource.clone(), after, caller());
     following.await.expect("the stream opens")
 }
 
-async fn shown(following: &mut Following) -> Shown {
+pub(super) async fn shown(following: &mut Following) -> Shown {
     let next = tokio::time::timeout(OVER_WITHIN, following.next()).await;
     next.expect("a state in time").expect("the stream goes on")
 }
@@ -266,4 +273,48 @@ async fn far_back(backend: Backend) {
         }
     }
     slow.lift();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn states_that_were_compacted_away_while_the_line_was_cut_are_said_to_be_missing() {
+    let etcd = Backend::of_etcd(Arc::new(Etcd::start().await));
+    for backend in [etcd, Backend::embedded()] {
+        bounded(Box::pin(compacted_under_an_open_stream(backend))).await;
+    }
+}
+
+async fn compacted_under_an_open_stream(backend: Backend) {
+    let one = backend.sidecar().await;
+    let proxy = Proxy::to_url(&backend.url().await);
+    let two = Sidecar::open(connection(&proxy.url()), backend.prefix(), CALL_TIMEOUT).await;
+    let resource = fresh_resource();
+    applied(&one.transition(&create(&resource, "made")).await);
+    let mut live = following(&two, &resource, None).await;
+    shown(&mut live).await;
+    // It is heard as it happens, so the line stands.
+    applied(&one.transition(&moved(&resource, "made", "a")).await);
+    assert_eq!(states(&mut live, 1).await, expected(&[("a", false)]));
+    // A cut alone costs time and no state.
+    proxy.cut();
+    applied(&one.transition(&moved(&resource, "a", "made")).await);
+    applied(&one.transition(&ask(&resource, "again").to("a")).await);
+    proxy.heal();
+    let missed = [("made", false), ("a", false)];
+    assert_eq!(states(&mut live, 2).await, expected(&missed));
+    proxy.cut();
+    applied(&one.transition(&moved(&resource, "a", "b")).await);
+    applied(&one.transition(&moved(&resource, "b", "c")).await);
+    let newest = one.inspect(&resource).await;
+    let at = newest.revision.and_then(|at| i64::try_from(at.get()).ok());
+    let mut raw = backend.raw().await;
+    raw.compact(at.unwrap(), None).await.unwrap();
+    proxy.heal();
+    let told = shown(&mut live).await;
+    assert!(told.gap, "{told:?}");
+    assert_eq!(told.snapshot, newest);
+    // From there on nothing is missing.
+    let grant = one.hold(&reserve(&resource)).await;
+    one.release(&grant.id).await;
+    let after = [("c", true), ("c", false)];
+    assert_eq!(states(&mut live, 2).await, expected(&after));
 }

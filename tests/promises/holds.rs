@@ -51,7 +51,7 @@ pub(super) async fn lost(hold: &mut Hold) -> Decision {
 }
 
 /// From now on etcd gets nothing and says nothing.
-fn silence(plan: &FaultPlan) -> Vec<Injected> {
+pub(super) fn silence(plan: &FaultPlan) -> Vec<Injected> {
     let silent = [Rpc::LeaseKeepAlive, Rpc::Txn, Rpc::Range, Rpc::LeaseGrant];
     let silent = silent.map(|rpc| {
         let every = plan.when(rpc).always();

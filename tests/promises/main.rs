@@ -10,7 +10,9 @@
 mod support;
 
 mod above;
+mod after_loss;
 mod claims;
+mod comes_back;
 mod confirm;
 mod conflict;
 mod cost;
@@ -68,4 +70,5 @@ mod together;
 mod together_lost;
 mod turns;
 mod waiting;
+mod waits_end;
 mod wrong_clocks;

@@ -1,15 +1,44 @@
 //! What comes from an earlier round changes nothing, even if the resource looks the same again.
 
 use fencepost::domain::decision::{Advice, Layer, Rule, Verdict};
+use fencepost::domain::ids::ResourceId;
 use fencepost::domain::record::PAST_ROUNDS_MAX;
 use fencepost::engine::Fault;
 
-use super::fence::{SHORTEST_SECONDS, over};
+use super::fence::{OVER_WITHIN, SHORTEST_SECONDS, over};
 use crate::support::ask::{ask, body, create, fresh_resource, reserve, reserve_for};
 use crate::support::backend::Backend;
 use crate::support::claim::{applied, evidence, judged, not_failed};
 use crate::support::everywhere;
 use crate::support::fault::{Action, Ending, Rpc};
+use crate::support::{engines, until};
+
+/// A lease, as etcd tells it; times in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    id: i64,
+    ttl: i64,
+    left: i64,
+}
+
+/// The lease that a reservation hangs on.
+async fn lease_of(backend: &Backend, resource: &ResourceId) -> Lease {
+    let mut raw = backend.raw().await;
+    let key = format!(
+        "{}h/{}/{}",
+        backend.prefix(),
+        resource.kind(),
+        resource.id()
+    );
+    let found = raw.get(key, None).await.unwrap();
+    let id = found.kvs()[0].lease();
+    let told = raw.lease_time_to_live(id, None).await.unwrap();
+    Lease {
+        id,
+        ttl: told.granted_ttl(),
+        left: told.ttl(),
+    }
+}
 
 // B1
 async fn a_release_that_is_sent_again_does_not_end_the_next_round(backend: Backend) {
@@ -41,14 +70,29 @@ async fn a_slow_worker_cannot_release_the_round_of_its_successor(backend: Backen
     let slow = one.hold(&reserve_for(&resource, SHORTEST_SECONDS)).await;
     over(&two, &resource).await;
     let successor = two.hold(&reserve(&resource)).await;
+    // Neither is it prolonged: it has used up a part of its time, which stays used.
+    let begun = lease_of(&backend, &resource).await;
+    let before = until("some of its time has passed", OVER_WITHIN, || async {
+        let now = lease_of(&backend, &resource).await;
+        (now.left <= begun.left - 2).then_some(now)
+    });
+    let before = before.await;
     for sidecar in [&one, &two] {
         let late = sidecar.release(&slow.id).await;
         judged(&late, Verdict::Replayed, Layer::Replay, Rule::Lost);
         let live = late.now.unwrap().live.unwrap();
         assert_eq!(live.token, successor.token, "it shows who holds it since");
+        let renewed = sidecar.renew(&slow.id).await.decision;
+        judged(&renewed, Verdict::Fenced, Layer::Fence, Rule::Lost);
         let third = sidecar.reserve(&reserve(&resource)).await.decision;
         judged(&third, Verdict::Busy, Layer::Fence, Rule::Held);
     }
+    let after = lease_of(&backend, &resource).await;
+    assert_eq!((after.id, after.ttl), (before.id, before.ttl));
+    assert!(
+        after.left > 0 && after.left <= before.left,
+        "{after:?} {before:?}"
+    );
     let renewed = two.renew(&successor.id).await;
     judged(
         &renewed.decision,

@@ -85,7 +85,11 @@ impl Round<'_> {
                 if let Some(unsaid) = self.shared.trouble.speak() {
                     warn!(resource = %self.resource, ?reason, detail, unsaid, "etcd did not take a request");
                 }
+                // Nothing was done, and nothing heard: what was believed is as good a guess as before. Without one the next request
+                // would be committed on the guess that there is nothing, and in silence nobody knows what became of a commit.
+                let believed = self.standing.take();
                 self.fail_all(&Fault::of_refusal(reason));
+                self.standing = believed;
                 Next::Done
             }
             StoreError::NotApplied { .. } => self.try_again().await,

@@ -68,7 +68,8 @@ impl Joint<'_> {
                 if let Some(unsaid) = self.shared.trouble.speak() {
                     warn!(resource = %self.lead(), ?reason, detail, unsaid, "etcd did not take a request about several resources");
                 }
-                return Err(self.given_up(Fault::of_refusal(reason)));
+                // What was believed is as good a guess as before.
+                return Err(Fault::of_refusal(reason));
             }
             StoreError::NotApplied { .. } => {}
             // What was sent is over; a read tells whether it was applied.
