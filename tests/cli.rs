@@ -610,6 +610,7 @@ impl OperatorService for TwoPages {
             }],
             other: None,
             narrow_keys: 2,
+            ..GetCountsResponse::default()
         }))
     }
 

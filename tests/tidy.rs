@@ -26,6 +26,11 @@ const EMBEDDED: &str = "embedded";
 const NAME_EMBEDDED: [&str; 2] = ["server", "cli"];
 /// Generated; it names nothing.
 const PROTO: &str = "proto";
+/// Runs the tests on several versions of etcd, and the list of those promises that it leaves out.
+const MATRIX: &str = "scripts/etcd-matrix.sh";
+const LEFT_OUT: &str = "NOT_ETCDS=(";
+/// What a test starts that asks an etcd.
+const ASKS_ETCD: [&str; 4] = ["Backend", "Cluster::", "Etcd::", "Process::serve"];
 
 /// A file by its path from the root of the project, with `/`.
 #[derive(Clone, Debug)]
@@ -462,6 +467,56 @@ fn every_test_file_claims_something(files: &[File]) -> Vec<String> {
         .collect()
 }
 
+fn every_promise_is_kept_on_each_version_of_etcd(files: &[File]) -> Vec<String> {
+    let Some(script) = files.iter().find(|file| file.path == MATRIX) else {
+        return vec![format!("{MATRIX} is missing")];
+    };
+    let mut found = Vec::new();
+    let mut left_out = None;
+    for (at, line) in script.text.lines().enumerate() {
+        let filters = line.contains("filters=(") || line.contains("filters+=(");
+        if filters && !line.contains("=(--skip ") {
+            found.push(script.finding(
+                at + 1,
+                "chooses promises; leave out those that need no etcd",
+            ));
+        }
+        if let Some((names, _)) = line
+            .strip_prefix(LEFT_OUT)
+            .and_then(|rest| rest.split_once(')'))
+        {
+            left_out = Some((at + 1, names));
+        }
+    }
+    let Some((at, names)) = left_out else {
+        found.push(script.finding(1, format!("{LEFT_OUT}…) is not where it is looked for")));
+        return found;
+    };
+    let promises: Vec<(&str, &File)> = files
+        .iter()
+        .filter_map(|file| {
+            let name = file.path.strip_prefix("tests/promises/")?;
+            Some((name.strip_suffix(".rs")?, file))
+        })
+        .collect();
+    for name in names.split_whitespace() {
+        match promises.iter().find(|(promise, _)| *promise == name) {
+            None => found.push(script.finding(at, format!("there are no promises {name}"))),
+            Some((_, file)) if ASKS_ETCD.iter().any(|asks| file.text.contains(asks)) => {
+                found.push(script.finding(at, format!("{name} is left out, and asks an etcd")));
+            }
+            Some(_) => {}
+        }
+        // They are left out by name, and so is what ends like it.
+        let ends_like_it =
+            |(promise, _): &&(&str, &File)| *promise != name && promise.ends_with(name);
+        for (promise, _) in promises.iter().filter(ends_like_it) {
+            found.push(script.finding(at, format!("{promise} is left out with {name}")));
+        }
+    }
+    found
+}
+
 fn words_in(
     files: &[File],
     which: impl Fn(&&File) -> bool,
@@ -695,4 +750,34 @@ fn every_file_of_tests_claims_something() {
             ("tests/support/ask.rs", "pub fn ask() {}"),
         ],
     );
+}
+
+#[test]
+fn every_promise_that_asks_an_etcd_is_kept_on_each_version_of_it() {
+    let rule = every_promise_is_kept_on_each_version_of_etcd;
+    let tree = |script: &str| {
+        let asks = "async fn it_is_so(backend: Backend) { assert!(true); }";
+        let samples = [
+            (MATRIX, script),
+            ("tests/promises/files.rs", "#[test]\nfn it_is_so() {}"),
+            ("tests/promises/queue.rs", asks),
+            ("tests/promises/spare_files.rs", asks),
+            ("tests/promises/words.rs", "#[test]\nfn it_is_so() {}"),
+        ];
+        samples.map(|(path, text)| File::sample(path, text))
+    };
+    for bad in [
+        "filters=(--skip ::embedded::)",
+        "NOT_ETCDS=(words)\nfilters=(queue::)",
+        "NOT_ETCDS=(words)\nfilters=(--skip ::embedded::)\nfilters+=(\"$module::real\")",
+        "NOT_ETCDS=(words no_more)",
+        "NOT_ETCDS=(words queue)",
+        "NOT_ETCDS=(files)",
+    ] {
+        assert!(!rule(&tree(bad)).is_empty(), "it does not bite on {bad:?}");
+    }
+    let good = "NOT_ETCDS=(words)\nfilters=(--skip ::embedded::)\nfilters+=(--skip \"$module::\")";
+    assert_eq!(rule(&tree(good)), [""; 0]);
+    let found = rule(&tracked());
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }

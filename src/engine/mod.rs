@@ -49,5 +49,5 @@ pub use machines::Applied;
 pub use pulse::{HEALTH_BOUND, Health};
 pub use sweeper::Swept;
 pub use timelines::{NewTimeline, StartAsk, TimelineNow};
-pub use waiting::{WAIT_MAX, WAITERS_MAX, Waiters};
+pub use waiting::{Places, WAIT_MAX, WAITERS_MAX, Waiters};
 pub use watching::{After, FollowEnd, Following, STATES_WAITING_MAX, Shown};

@@ -8,11 +8,12 @@
 //! Nobody waits past a change. A caller listens before it asks, so that whatever changes after it was told "in progress" is
 //! heard; if nobody followed the resource at that time, the follower that comes after looks the operation up once it follows.
 
+mod load;
 mod until;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ use crate::domain::judge::{Answer, Ask, OperationState};
 use crate::domain::request::{Lookup, Purpose, Reserve, Ride, Transition};
 use crate::domain::together::ReserveTogether;
 use crate::domain::waiter::{self, WaitingCall};
+pub use load::{Places, Waiters};
 use until::{Heard, WaitsFor, heard};
 
 /// Most calls that wait at once. One over it is answered at once, as if it did not want to wait.
@@ -58,21 +60,14 @@ struct Subject {
     operation: OperationId,
 }
 
-/// How many wait, and how much is followed for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiters {
-    /// Calls that wait.
-    pub calls: usize,
-    /// Operations and resources that are followed.
-    pub followed: usize,
-}
-
 /// All who wait. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     shared: Arc<Shared>,
     lanes: Arc<Lanes>,
     places: Arc<Semaphore>,
+    /// Counts the calls that found no place.
+    missed: Arc<AtomicU64>,
     followed: Arc<Mutex<HashMap<Subject, Followed>>>,
     /// Tasks that follow, those included that are about to end.
     followers: Arc<AtomicUsize>,
@@ -103,6 +98,7 @@ impl Waiting {
             shared,
             lanes,
             places: Arc::new(Semaphore::new(places_max())),
+            missed: Arc::default(),
             followed: Arc::default(),
             followers: Arc::default(),
         }
@@ -116,7 +112,11 @@ impl Waiting {
     /// Places among those who wait, one for each resource that is waited for, if there are so many.
     fn places(&self, many: usize) -> Option<OwnedSemaphorePermit> {
         let many = u32::try_from(many).ok()?;
-        Arc::clone(&self.places).try_acquire_many_owned(many).ok()
+        let places = Arc::clone(&self.places).try_acquire_many_owned(many).ok();
+        if places.is_none() {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+        }
+        places
     }
 
     /// The bell of an operation, if it is followed already; what rings from now on is heard.
@@ -392,21 +392,6 @@ impl Engine {
         let no_delivery = |_: &Self, _: &Known| {};
         let answered = self.until_settled(only(subject), wait, caller, once, running, no_delivery);
         answered.await.map(|(known, _)| known)
-    }
-
-    /// How many wait now.
-    pub fn waiters(&self) -> Waiters {
-        Waiters {
-            calls: self
-                .waiting
-                .lock()
-                .values()
-                .map(|of| of.waiters)
-                .sum::<usize>()
-                + self.waiting.queues.calls(),
-            followed: self.waiting.followers.load(Ordering::Acquire)
-                + self.waiting.queues.followed(),
-        }
     }
 }
 

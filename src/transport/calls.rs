@@ -207,7 +207,13 @@ impl Calls {
     pub(super) fn get_counts(&self) -> Result<pb::GetCountsResponse, Fault> {
         let engine = self.engine.get()?;
         let (since_ms, all) = engine.counts();
-        Ok(counts::told(since_ms, all, engine.narrow_keys()))
+        let load = counts::Load {
+            narrow_keys: engine.narrow_keys(),
+            waiters: engine.waiters(),
+            places: engine.places(),
+            holdings: engine.holdings(),
+        };
+        Ok(counts::told(since_ms, all, &load))
     }
 
     pub(super) async fn list_incidents(

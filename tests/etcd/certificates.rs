@@ -67,14 +67,22 @@ impl Authority {
         (certificate, key)
     }
 
-    /// The flags of an etcd that shows a certificate for these names, and takes only clients whom this authority vouches for.
-    pub(crate) fn etcd_flags(&self, names: &[&str]) -> Vec<String> {
+    /// The flags of an etcd that shows a certificate for these names, and takes whoever comes.
+    pub(crate) fn open_etcd_flags(&self, names: &[&str]) -> Vec<String> {
         let (certificate, key) = self.write("etcd", &self.identity("etcd", names));
         vec![
             format!("--cert-file={}", certificate.display()),
             format!("--key-file={}", key.display()),
+        ]
+    }
+
+    /// The flags of one that takes only clients whom this authority vouches for.
+    pub(crate) fn etcd_flags(&self, names: &[&str]) -> Vec<String> {
+        let mut flags = self.open_etcd_flags(names);
+        flags.extend([
             format!("--trusted-ca-file={}", self.ca().display()),
             "--client-cert-auth".to_owned(),
-        ]
+        ]);
+        flags
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions};
 use fencepost::domain::decision::{Layer, Rule, Verdict};
 use fencepost::domain::timeline::Halt;
-use fencepost::engine::{Fault, HowFar};
+use fencepost::engine::{Fault, HEALTH_BOUND, Health, HowFar, OperationState};
 use fencepost::store::{Endpoint, Version};
 
 use crate::support::ask::{
@@ -58,6 +58,18 @@ async fn make_room(raw: &mut Client, filled: usize) {
     }
 }
 
+/// A TTL of which no lease is at hand.
+const OTHER_SECONDS: u32 = 77;
+
+/// Whoever acts on health could only restart the sidecar, which makes no room. So it says that it serves, also when it has looked.
+async fn serves(sidecar: &Sidecar) {
+    let mut health = sidecar.engine.health();
+    health.mark_unchanged();
+    let looked = tokio::time::timeout(HEALTH_BOUND, health.changed()).await;
+    looked.expect("it looks").unwrap();
+    assert_eq!(*health.borrow(), Health::Serving);
+}
+
 // J6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_etcd_refuses_clearly_and_is_used_again_once_it_was_cleared() {
@@ -76,6 +88,11 @@ async fn a_full_etcd_refuses_clearly_and_is_used_again_once_it_was_cleared() {
         let grant = one.hold(&reserve(&held)).await;
         let (several, others): ([_; 3], [_; 2]) = (fresh_resources(), fresh_resources());
         let of_several = one.hold_together(&together(&several)).await;
+        let mut health = one.engine.health();
+        let unwell = tokio::spawn(async move {
+            let unwell = health.wait_for(|health| *health != Health::Serving).await;
+            unwell.map(|health| *health)
+        });
 
         let filled = fill(&mut raw).await;
 
@@ -97,6 +114,13 @@ async fn a_full_etcd_refuses_clearly_and_is_used_again_once_it_was_cleared() {
             }
         } else {
             applied(&paid.unwrap());
+            // Of leases it knows.
+            let other = reserve_for(&fresh_resource(), OTHER_SECONDS);
+            let granted = one.try_reserve(&other).await;
+            assert!(
+                matches!(granted, Err(Fault::StoreFull { .. })),
+                "{granted:?}"
+            );
         }
         replayed(
             &one.transition(&create(&order, "pending")).await,
@@ -105,6 +129,14 @@ async fn a_full_etcd_refuses_clearly_and_is_used_again_once_it_was_cleared() {
         assert!(one.renew(&grant.id).await.grant.is_some());
         // A sidecar that comes only now finds what it needs.
         let two = Sidecar::on(endpoint(), None, "/full/", CALL_TIMEOUT).await;
+        for sidecar in [&one, &two] {
+            let known = sidecar.lookup(&order, "create").await;
+            assert_eq!(known.state, OperationState::Done);
+            replayed(&known.decision.unwrap(), &body("made"));
+            let good = sidecar.fence(&held, grant.token).await;
+            assert_eq!(good.verdict, Verdict::Granted);
+            serves(sidecar).await;
+        }
         assert_eq!(two.live(&held).await, Some(grant.token));
         assert_eq!(two.release(&grant.id).await.verdict, Verdict::Applied);
         assert_eq!(one.live(&held).await, None);
@@ -129,6 +161,10 @@ async fn a_full_etcd_refuses_clearly_and_is_used_again_once_it_was_cleared() {
         assert!(next.token > grant.token);
         let next = one.hold_together(&together(&several)).await;
         assert!(next.token > of_several.token);
+        assert!(
+            !unwell.is_finished(),
+            "health has said that it does not serve"
+        );
     }))
     .await;
 }

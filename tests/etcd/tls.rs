@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use etcd_client::{Client, Permission};
 use fencepost::domain::decision::Snapshot;
 use fencepost::domain::ids::ResourceId;
 use fencepost::engine::Fault;
+use fencepost::proto::v1 as pb;
+use fencepost::proto::v1::hold_response::News;
 use fencepost::store::{Endpoint, Tls, TlsFiles};
 
 use super::certificates::Authority;
 use crate::support::ask::{ask, create, fresh_resource, reserve};
+use crate::support::backend::connection;
 use crate::support::claim::applied;
 use crate::support::etcd::Etcd;
 use crate::support::process::Process;
@@ -23,9 +27,44 @@ const BACK_WITHIN: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(4);
 
 async fn etcd(authority: &Authority, names: &[&str]) -> Etcd {
-    let flags = authority.etcd_flags(names);
+    etcd_with(&authority.etcd_flags(names)).await
+}
+
+async fn etcd_with(flags: &[String]) -> Etcd {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     Etcd::start_with(true, &flags).await
+}
+
+/// A reservation is granted, kept alive, and given back: calls, keepalives and watches.
+async fn holds(sidecar: &Process) {
+    let mut client = sidecar.client();
+    let request = pb::ReserveRequest {
+        resource: Some(pb::Resource {
+            kind: "order".into(),
+            id: "1".into(),
+        }),
+        request_id: uuid::Uuid::new_v4().to_string(),
+        ..Default::default()
+    };
+    let reserved = client.reserve(request).await.unwrap().into_inner();
+    let id = reserved.reservation.expect("it is free").reservation_id;
+    let request = pb::HoldRequest {
+        reservation_ids: vec![id.clone()],
+        release_on_close: false,
+    };
+    let mut stream = client.hold(request).await.unwrap().into_inner();
+    let told = stream.message().await.unwrap().expect("news");
+    assert!(matches!(told.news, Some(News::Renewed(_))), "{told:?}");
+    let request = pb::ReleaseRequest {
+        reservation_id: id,
+        ..Default::default()
+    };
+    let released = client.release(request).await.unwrap().into_inner();
+    let verdict = released.decision.unwrap().verdict();
+    assert_eq!(verdict, pb::Verdict::Applied);
+    // That comes by a watch.
+    let told = stream.message().await.unwrap().expect("news");
+    assert!(matches!(told.news, Some(News::Lost(_))), "{told:?}");
 }
 
 async fn looked(sidecar: &Sidecar, resource: &ResourceId) -> Result<Snapshot, Fault> {
@@ -58,6 +97,66 @@ async fn the_program_talks_to_etcd_over_tls_under_its_own_certificate() {
             ..Default::default()
         };
         sidecar.client().inspect(request).await.unwrap();
+    }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_etcd_that_asks_for_no_certificate_needs_the_authority_alone() {
+    bounded(Box::pin(async {
+        let authority = Authority::new("ours");
+        let etcd = etcd_with(&authority.open_etcd_flags(&LOOPBACK)).await;
+        let ca = authority.ca().display().to_string();
+        let settings = ["--etcd-ca", &ca];
+        holds(&Process::serve(etcd.tls_url(), "/open/", &settings).await).await;
+    }))
+    .await;
+}
+
+// What docs/etcd.md says of users.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_common_name_of_its_certificate_is_the_sidecars_user_and_has_its_rights() {
+    const USER: &str = "fencepost";
+    const PREFIX: &str = "/fencepost/";
+    bounded(Box::pin(async {
+        let authority = Authority::new("ours");
+        let etcd = etcd(&authority, &LOOPBACK).await;
+        let raw = Client::from_channel(connection(etcd.url()), None).await;
+        let mut raw = raw.unwrap();
+        // An etcd may have it already.
+        let _ = raw.role_add("root").await;
+        raw.role_add(USER).await.unwrap();
+        let all = Permission::read_write(PREFIX).with_prefix();
+        raw.role_grant_permission(USER, all).await.unwrap();
+        for (user, role) in [("root", Some("root")), (USER, Some(USER)), ("other", None)] {
+            raw.user_add(user, "nobody-says-it", None).await.unwrap();
+            if let Some(role) = role {
+                raw.user_grant_role(user, role).await.unwrap();
+            }
+        }
+        raw.auth_enable().await.unwrap();
+
+        let ca = authority.ca().display().to_string();
+        let named = |name: &str| {
+            let (certificate, key) = authority.write(name, &authority.identity(name, &[]));
+            [
+                "--etcd-ca".to_owned(),
+                ca.clone(),
+                "--etcd-cert".to_owned(),
+                certificate.display().to_string(),
+                "--etcd-key".to_owned(),
+                key.display().to_string(),
+            ]
+        };
+        let settings = named(USER);
+        let settings = settings.each_ref().map(String::as_str);
+        holds(&Process::serve(etcd.tls_url(), PREFIX, &settings).await).await;
+
+        let settings = named("other");
+        let settings = settings.each_ref().map(String::as_str);
+        let (code, told) = super::settings::refused(etcd.tls_url(), &settings).await;
+        assert_eq!(code, Some(1), "{told}");
+        assert!(told.contains("permission denied"), "{told}");
     }))
     .await;
 }

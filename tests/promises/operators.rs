@@ -1,6 +1,7 @@
 //! What operators are answered at the admin socket, and results as they come out of the doors.
 
 use std::process::Output;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,6 +12,8 @@ use crate::support::backend::Backend;
 use crate::support::door::Door;
 use crate::support::etcd::Etcd;
 use crate::support::process::Process;
+use crate::support::proxy::Proxy;
+use crate::support::{bounded, until};
 
 fn base64(bytes: impl AsRef<[u8]>) -> String {
     STANDARD.encode(bytes)
@@ -299,6 +302,101 @@ async fn a_key_that_may_be_too_narrow_is_logged_and_counted_for_operators() {
     let table = operator(&sidecar, &["counts"]).await.stdout;
     let table = String::from_utf8(table).unwrap();
     assert!(table.contains("narrow keys"), "{table}");
+}
+
+/// What `fencepost counts` says as JSON: numbers, and absent ones as 0.
+async fn counted(sidecar: &Process, of: &str, what: &str) -> u64 {
+    let said = operator(sidecar, &["counts", "-o", "json"]).await;
+    let all: Value = serde_json::from_slice(&said.stdout).unwrap();
+    match &all[of][what] {
+        Value::Null => 0,
+        Value::Bool(yes) => u64::from(*yes),
+        Value::String(number) => number.parse().unwrap(),
+        other => panic!("{of}.{what}: {other}"),
+    }
+}
+
+// B7, B10
+#[tokio::test(flavor = "multi_thread")]
+async fn how_much_waits_and_is_held_and_that_renewals_are_late_is_told_whatever_etcd_does() {
+    /// As many late ones as are strain.
+    const HELD: u64 = 12;
+    /// How long what is asked for may take to be seen.
+    const SEEN_WITHIN: Duration = Duration::from_secs(40);
+    let reserve = |id: &str| {
+        json!({
+            "resource": {"kind": "seat", "id": id},
+            "requestId": uuid::Uuid::new_v4().to_string(),
+            "ttl": "12s",
+        })
+    };
+    bounded(Box::pin(async {
+        let etcd = Etcd::shared().await;
+        let proxy = Proxy::to_url(etcd.url());
+        let prefix = format!("/saturated-{}/", uuid::Uuid::new_v4());
+        let sidecar = Process::serve(&proxy.url(), &prefix, &[]).await;
+        let door = Door::json(&sidecar);
+        let counts = |of: &'static str, what: &'static str| counted(&sidecar, of, what);
+        let reaches = |of: &'static str, what: &'static str, least: u64| async move {
+            until(&format!("{of}.{what}"), SEEN_WITHIN, || async {
+                (counts(of, what).await >= least).then_some(())
+            })
+            .await;
+        };
+        assert_eq!(counts("waiting", "placesMax").await, 2_048);
+        assert_eq!(counts("holdings", "heldMax").await, 65_536);
+
+        let mut ids = Vec::new();
+        for at in 0..HELD {
+            let reserved = door.ask("Reserve", &reserve(&at.to_string())).await;
+            let id = reserved["reservation"]["reservationId"].as_str();
+            ids.push(id.unwrap().to_owned());
+        }
+        let request = fencepost::proto::v1::HoldRequest {
+            reservation_ids: ids,
+            release_on_close: false,
+        };
+        let mut stream = sidecar.client().hold(request).await.unwrap().into_inner();
+        // News are taken as they come, whatever they are.
+        tokio::spawn(async move { while let Ok(Some(_)) = stream.message().await {} });
+        reaches("holdings", "renewed", HELD).await;
+        assert_eq!(counts("holdings", "held").await, HELD);
+        assert_eq!(counts("holdings", "strained").await, 0);
+
+        let mut one = reserve("0");
+        one["wait"] = json!("60s");
+        let mut two = reserve("1");
+        two["wait"] = json!("60s");
+        two["also"] = json!([{"kind": "seat", "id": "2"}]);
+        for waits in [one, two] {
+            let door = door.clone();
+            tokio::spawn(async move { door.try_ask("Reserve", &waits).await });
+        }
+        reaches("waiting", "calls", 2).await;
+        assert_eq!(counts("waiting", "calls").await, 2);
+        assert_eq!(counts("waiting", "places").await, 3);
+        assert_eq!(counts("waiting", "followed").await, 3);
+        assert_eq!(counts("waiting", "missed").await, 0);
+
+        // From now on etcd says nothing.
+        proxy.freeze();
+        reaches("holdings", "strained", 1).await;
+        assert!(counts("holdings", "late").await >= 8);
+        let refused = door.refused("Reserve", &reserve("another")).await;
+        assert_eq!(refused.reason, "RENEWALS_LATE", "{refused:?}");
+        assert!(refused.retry, "{refused:?}");
+        assert_eq!(counts("holdings", "refused").await, 1);
+        let table = operator(&sidecar, &["counts"]).await.stdout;
+        let table = String::from_utf8(table).unwrap();
+        for said in ["3 of 2048 places", "renewals are late", "1 grant refused"] {
+            assert!(table.contains(said), "{said}: {table}");
+        }
+        reaches("holdings", "lost", HELD).await;
+        assert!(counts("holdings", "failed").await > 0);
+        assert_eq!(counts("holdings", "held").await, 0);
+        proxy.heal();
+    }))
+    .await;
 }
 
 // F1

@@ -317,6 +317,8 @@ async fn there_are_never_more_who_wait_than_the_limit(backend: Backend) {
         .map(|_| two.lookup_waiting(&resource, "pay", LONG))
         .collect();
     waiting(&two, most).await;
+    let full = two.engine.places();
+    assert_eq!((full.taken, full.most, full.missed), (most, most, 0));
     let began = Boottime::now();
     let over = told(two.transition_waiting(&pay(&resource), LONG), WOKEN_WITHIN).await;
     assert_eq!(
@@ -325,10 +327,12 @@ async fn there_are_never_more_who_wait_than_the_limit(backend: Backend) {
         "{:?}",
         Boottime::now().since(began)
     );
+    assert_eq!(two.engine.places().missed, 1);
     applied(&one.complete(&grant.id, "receipt").await);
     for known in join_all(all).await {
         assert_eq!(known.unwrap().unwrap().state, OperationState::Done);
     }
+    assert_eq!(two.engine.places().taken, 0);
 }
 
 async fn a_sidecar_that_stops_answers_what_it_knows(backend: Backend) {

@@ -57,6 +57,10 @@ pub enum AtClose {
 pub struct Holdings {
     /// Reservations held now, once for each stream.
     pub held: usize,
+    /// Of these, those whose renewal is due or tried just now.
+    pub due: usize,
+    /// Of these, those that wait for a renewal although only half of their TTL is left.
+    pub late: usize,
     /// Renewals confirmed.
     pub renewed: u64,
     /// Tries that failed.
@@ -65,6 +69,8 @@ pub struct Holdings {
     pub lost: u64,
     /// Whether renewals are so late that no new reservations are granted.
     pub strained: bool,
+    /// Grants refused for that.
+    pub refused: u64,
 }
 
 /// All holds. Cheap to clone.
@@ -219,12 +225,20 @@ impl Engine {
     /// How the holds are doing.
     pub fn holdings(&self) -> Holdings {
         let Holds { doing, strain, .. } = &self.holds;
+        let now = Boottime::now();
+        let (held, due, late) = {
+            let table = self.holds.table();
+            (table.len(), table.due(now), table.late(now, table.len()))
+        };
         Holdings {
-            held: self.holds.table().len(),
+            held,
+            due,
+            late,
             renewed: doing.renewed.load(Ordering::Relaxed),
             failed: doing.failed.load(Ordering::Relaxed),
             lost: doing.lost.load(Ordering::Relaxed),
             strained: strain.is_on(),
+            refused: strain.refused(),
         }
     }
 }

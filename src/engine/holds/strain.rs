@@ -1,7 +1,7 @@
 //! Whether held reservations are renewed so late that new ones have to wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::engine::fault::Fault;
@@ -11,17 +11,24 @@ const STRAIN_RETRY: Duration = Duration::from_secs(1);
 
 /// The sign, seen by whoever is about to grant. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Strain(Arc<AtomicBool>);
+pub(in crate::engine) struct Strain(Arc<Sign>);
+
+#[derive(Debug, Default)]
+struct Sign {
+    on: AtomicBool,
+    refused: AtomicU64,
+}
 
 impl Strain {
     /// Whether no reservation is to be granted now.
     pub(in crate::engine) fn is_on(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.on.load(Ordering::Acquire)
     }
 
     /// Refuses to grant while it is on.
     pub(in crate::engine) fn refuse(&self) -> Result<(), Fault> {
         if self.is_on() {
+            self.0.refused.fetch_add(1, Ordering::Relaxed);
             return Err(Fault::RenewalsLate {
                 retry_after: STRAIN_RETRY,
             });
@@ -31,6 +38,11 @@ impl Strain {
 
     /// Puts it on or off. True: that is another than before.
     pub(super) fn put(&self, on: bool) -> bool {
-        self.0.swap(on, Ordering::AcqRel) != on
+        self.0.on.swap(on, Ordering::AcqRel) != on
+    }
+
+    /// How often a grant was refused.
+    pub(super) fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
     }
 }

@@ -280,6 +280,12 @@ impl Table {
         }
     }
 
+    /// Of how many a renewal is due, or tried.
+    pub(super) fn due(&self, now: Boottime) -> usize {
+        let due_by_now = self.waiting.iter().take_while(|(at, _)| *at <= now);
+        self.entries.len() - self.waiting.len() + due_by_now.count()
+    }
+
     /// How many are late, counted up to a limit.
     pub(super) fn late(&self, now: Boottime, limit: usize) -> usize {
         let late = self.late.iter().take_while(|(from, _)| *from <= now);

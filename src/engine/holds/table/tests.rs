@@ -167,3 +167,20 @@ fn who_is_taken_up_late_in_its_time_is_late_only_after_it_could_be_tried() {
     assert_eq!(table.late(late.minus(Duration::from_millis(1)), 1), 0);
     assert_eq!(table.late(late, 1), 1);
 }
+
+#[test]
+fn a_renewal_is_due_from_its_time_on_while_it_is_tried_and_until_it_is_confirmed_or_has_failed() {
+    let now = Boottime::now();
+    let mut table = Table::default();
+    let id = table.insert(entry("a", TTL, now, None));
+    table.insert(entry("b", TTL, now, None));
+    assert_eq!(table.due(now), 2);
+    assert!(table.take_due(now).is_some() && table.take_due(now).is_some());
+    assert_eq!(table.due(now), 2, "they are tried");
+    let next = now.plus(seconds(10));
+    table.confirmed(id, now.plus(TTL), next);
+    assert_eq!(table.due(now), 1);
+    assert_eq!(table.due(next), 2, "though nobody has looked since");
+    table.remove(id);
+    assert_eq!(table.due(next), 1);
+}
