@@ -6,6 +6,9 @@ cd "$(dirname "$0")/.."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
+# Most tests wait, for a lease to end or a line to break: a thread for each core would leave the cores idle.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-4}"
+
 code=0
 cargo test --locked --no-fail-fast "$@" 2>&1 | tee "$log" || code=$?
 
