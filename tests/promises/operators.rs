@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::task::JoinSet;
 
 use crate::support::backend::Backend;
 use crate::support::door::Door;
@@ -14,6 +15,9 @@ use crate::support::etcd::Etcd;
 use crate::support::process::Process;
 use crate::support::proxy::Proxy;
 use crate::support::{bounded, until};
+
+/// How long it may take until something is counted.
+const COUNTED_WITHIN: Duration = Duration::from_secs(40);
 
 fn base64(bytes: impl AsRef<[u8]>) -> String {
     STANDARD.encode(bytes)
@@ -304,15 +308,33 @@ async fn a_key_that_may_be_too_narrow_is_logged_and_counted_for_operators() {
     assert!(table.contains("narrow keys"), "{table}");
 }
 
-/// What `fencepost counts` says as JSON: numbers, and absent ones as 0.
-async fn counted(sidecar: &Process, of: &str, what: &str) -> u64 {
-    let said = operator(sidecar, &["counts", "-o", "json"]).await;
-    let all: Value = serde_json::from_slice(&said.stdout).unwrap();
-    match &all[of][what] {
-        Value::Null => 0,
-        Value::Bool(yes) => u64::from(*yes),
-        Value::String(number) => number.parse().unwrap(),
-        other => panic!("{of}.{what}: {other}"),
+/// What `fencepost counts` says at one moment.
+struct Counted(Value);
+
+impl Counted {
+    async fn by(sidecar: &Process) -> Self {
+        let said = operator(sidecar, &["counts", "-o", "json"]).await;
+        Self(serde_json::from_slice(&said.stdout).unwrap())
+    }
+
+    /// A number, such as `holdings.held`. What is absent is 0, and so is what is not so.
+    fn of(&self, name: &str) -> u64 {
+        let (of, what) = name.split_once('.').unwrap();
+        match &self.0[of][what] {
+            Value::Null => 0,
+            Value::Bool(yes) => u64::from(*yes),
+            Value::String(number) => number.parse().unwrap(),
+            other => panic!("{name}: {other}"),
+        }
+    }
+
+    /// Waits until a number is so large.
+    async fn reaches(sidecar: &Process, name: &str, least: u64) -> Self {
+        until(name, COUNTED_WITHIN, || async {
+            let counted = Self::by(sidecar).await;
+            (counted.of(name) >= least).then_some(counted)
+        })
+        .await
     }
 }
 
@@ -321,8 +343,6 @@ async fn counted(sidecar: &Process, of: &str, what: &str) -> u64 {
 async fn how_much_waits_and_is_held_and_that_renewals_are_late_is_told_whatever_etcd_does() {
     /// As many late ones as are strain.
     const HELD: u64 = 12;
-    /// How long what is asked for may take to be seen.
-    const SEEN_WITHIN: Duration = Duration::from_secs(40);
     let reserve = |id: &str| {
         json!({
             "resource": {"kind": "seat", "id": id},
@@ -336,15 +356,9 @@ async fn how_much_waits_and_is_held_and_that_renewals_are_late_is_told_whatever_
         let prefix = format!("/saturated-{}/", uuid::Uuid::new_v4());
         let sidecar = Process::serve(&proxy.url(), &prefix, &[]).await;
         let door = Door::json(&sidecar);
-        let counts = |of: &'static str, what: &'static str| counted(&sidecar, of, what);
-        let reaches = |of: &'static str, what: &'static str, least: u64| async move {
-            until(&format!("{of}.{what}"), SEEN_WITHIN, || async {
-                (counts(of, what).await >= least).then_some(())
-            })
-            .await;
-        };
-        assert_eq!(counts("waiting", "placesMax").await, 2_048);
-        assert_eq!(counts("holdings", "heldMax").await, 65_536);
+        let idle = Counted::by(&sidecar).await;
+        assert_eq!(idle.of("waiting.placesMax"), 2_048);
+        assert_eq!(idle.of("holdings.heldMax"), 65_536);
 
         let mut ids = Vec::new();
         for at in 0..HELD {
@@ -359,10 +373,12 @@ async fn how_much_waits_and_is_held_and_that_renewals_are_late_is_told_whatever_
         let mut stream = sidecar.client().hold(request).await.unwrap().into_inner();
         // News are taken as they come, whatever they are.
         tokio::spawn(async move { while let Ok(Some(_)) = stream.message().await {} });
-        reaches("holdings", "renewed", HELD).await;
-        assert_eq!(counts("holdings", "held").await, HELD);
-        assert_eq!(counts("holdings", "strained").await, 0);
+        let held = Counted::reaches(&sidecar, "holdings.renewed", HELD).await;
+        assert_eq!(held.of("holdings.held"), HELD);
+        assert_eq!(held.of("holdings.strained"), 0);
 
+        // They end with this test.
+        let mut waiting = JoinSet::new();
         let mut one = reserve("0");
         one["wait"] = json!("60s");
         let mut two = reserve("1");
@@ -370,30 +386,30 @@ async fn how_much_waits_and_is_held_and_that_renewals_are_late_is_told_whatever_
         two["also"] = json!([{"kind": "seat", "id": "2"}]);
         for waits in [one, two] {
             let door = door.clone();
-            tokio::spawn(async move { door.try_ask("Reserve", &waits).await });
+            waiting.spawn(async move { door.try_ask("Reserve", &waits).await });
         }
-        reaches("waiting", "calls", 2).await;
-        assert_eq!(counts("waiting", "calls").await, 2);
-        assert_eq!(counts("waiting", "places").await, 3);
-        assert_eq!(counts("waiting", "followed").await, 3);
-        assert_eq!(counts("waiting", "missed").await, 0);
+        let waits = Counted::reaches(&sidecar, "waiting.calls", 2).await;
+        assert_eq!(waits.of("waiting.calls"), 2);
+        assert_eq!(waits.of("waiting.places"), 3);
+        assert_eq!(waits.of("waiting.followed"), 3);
+        assert_eq!(waits.of("waiting.missed"), 0);
 
         // From now on etcd says nothing.
         proxy.freeze();
-        reaches("holdings", "strained", 1).await;
-        assert!(counts("holdings", "late").await >= 8);
+        let late = Counted::reaches(&sidecar, "holdings.strained", 1).await;
+        assert!(late.of("holdings.late") >= 8);
         let refused = door.refused("Reserve", &reserve("another")).await;
         assert_eq!(refused.reason, "RENEWALS_LATE", "{refused:?}");
         assert!(refused.retry, "{refused:?}");
-        assert_eq!(counts("holdings", "refused").await, 1);
         let table = operator(&sidecar, &["counts"]).await.stdout;
         let table = String::from_utf8(table).unwrap();
         for said in ["3 of 2048 places", "renewals are late", "1 grant refused"] {
             assert!(table.contains(said), "{said}: {table}");
         }
-        reaches("holdings", "lost", HELD).await;
-        assert!(counts("holdings", "failed").await > 0);
-        assert_eq!(counts("holdings", "held").await, 0);
+        let lost = Counted::reaches(&sidecar, "holdings.lost", HELD).await;
+        assert_eq!(lost.of("holdings.refused"), 1);
+        assert!(lost.of("holdings.failed") > 0);
+        assert_eq!(lost.of("holdings.held"), 0);
         proxy.heal();
     }))
     .await;
