@@ -11,7 +11,7 @@ use crate::support::backend::Backend;
 use crate::support::claim::{applied, evidence, judged, not_failed};
 use crate::support::everywhere;
 use crate::support::fault::{Action, Ending, Rpc};
-use crate::support::{engines, until};
+use crate::support::until;
 
 /// A lease, as etcd tells it; times in seconds.
 #[derive(Clone, Copy, Debug)]
