@@ -395,9 +395,7 @@ async fn what_a_sidecar_can_never_take_is_told_with_its_field_and_its_limit() {
     let addr = sidecar.addr().to_string();
     let long = "x".repeat(600);
     let cases = [
-        ("reserve '' 1", "resource.kind", "is required"),
         ("reserve or/der 1", "resource.kind", "A-Z a-z 0-9"),
-        ("inspect order ''", "resource.id", "is required"),
         ("inspect order LONG", "resource.id", "512"),
         ("watch order LONG", "resource.id", "512"),
         ("exec order LONG -- true", "resource.id", "512"),
@@ -459,6 +457,14 @@ async fn what_a_sidecar_can_never_take_is_told_with_its_field_and_its_limit() {
         let told = said(&with(&line, &["--addr", &addr])).await;
         let short = line.get(..60).unwrap_or(&line);
         tells(&told, short, 65, &[field, limit, "can never work"]);
+    }
+    // A variable that is not set is found out here.
+    for (line, what) in [
+        ("reserve '' 1", "KIND (resource.kind) is empty"),
+        ("inspect order ''", "ID (resource.id) is empty"),
+    ] {
+        let told = said(&with(line, &["--addr", &addr])).await;
+        tells(&told, line, 65, &[what, "nothing was asked", "a variable"]);
     }
     sidecar.stop().await;
 }

@@ -605,12 +605,18 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| requests folded into one commit | {FOLD_REQUESTS_MAX} |",
         "| requests waiting in one lane; reservations of several that wait for it | {LANE_QUEUE_MAX}; {LANE_QUEUE_MAX} |",
         "| `wait`; calls that wait | {WAIT_MAX} s; {WAITERS_MAX}, one that waits for several resources counted for each; a further one is answered at once |",
-        "| entries of queues made and removed by one write; TTL of the session that they hang on | {WAITERS_PER_WRITE_MAX}; \
-         {SESSION_SECONDS} s |",
+        "| entries of queues made, or removed, by one write; how long removals fail before their session is let run out; its TTL | \
+         {WAITERS_PER_WRITE_MAX}; {REMOVED_WITHIN} s; {SESSION_SECONDS} s |",
         "| resources remembered between calls | {LANES_DEFAULT}, each with {KEPT_APART_BYTES_MAX/1024} KiB of operations \
          from keys of their own, {KEPT_BYTES_MAX/1048576} MiB of these together |",
         "| calls of several steps (Reserve, Renew, Release) under way, those included whose callers have left | {WORKS_MAX} |",
         "| calls under way; bytes of their messages | {CALLS_UNDER_WAY_MAX}; {BYTES_HELD_MAX/1048576} MiB |",
+        "| connections; calls under way on one of HTTP/2 | {CONNECTIONS_MAX} at each door, further ones wait to be accepted; \
+         {server.STREAMS_MAX} |",
+        "| how long a connection may be silent at first; take over the headers of an HTTP/1.1 request, or idle; be silent over HTTP/2 | \
+         {GREETING_LIMIT} s; {HEADERS_LIMIT} s; {server.PING_INTERVAL} s, and {server.PING_LIMIT} s for the answer to a ping |",
+        "| how long a message may take to arrive | until its call's deadline: {DEADLINE_DEFAULT} s if its caller names none, \
+         {DEADLINE_MAX} s at most; half a second once the sidecar stops |",
         "| streams open: Hold, Watch; both on one connection | {HOLD_STREAMS_MAX}, {WATCH_STREAMS_MAX}; \
          {STREAMS_PER_CONNECTION_MAX} |",
         "| reservations held: by one stream; at once | {HELD_PER_STREAM_MAX}; {HELD_MAX} |",
@@ -628,8 +634,8 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| kinds and events counted apart | {COUNT_ROWS_MAX}, the rest together |",
         "| operations of one resource whose deliveries are counted between two writes | {UNSAVED_COUNTS_MAX} |",
         "| resources swept at once; operations of one swept in one commit | {SWEPT_AT_ONCE_MAX}; {SWEPT_OPERATIONS_MAX} |",
-        "| a story: operations, incidents, names in a sentence; operations in keys of their own looked at | \
-         {OPERATIONS_TOLD_MAX}, {INCIDENTS_TOLD_MAX}, {NAMES_TOLD_MAX}; {APART_LOOKED_AT_MAX} |",
+        "| a story: operations, incidents, calls that wait, names in a sentence; operations in keys of their own looked at | \
+         {OPERATIONS_TOLD_MAX}, {INCIDENTS_TOLD_MAX}, {WAITERS_TOLD_MAX}, {NAMES_TOLD_MAX}; {APART_LOOKED_AT_MAX} |",
         "| reservations removed in one transaction when a timeline is started; starts shown | {REMOVED_AT_ONCE}; \
          {STARTS_TOLD_MAX} |",
         "| base of a timeline | 2^53 - 1 - 2^46 |",
@@ -760,7 +766,8 @@ fn the_limits_that_the_interface_tells_are_those_of_the_code() {
                 "Who closes it, for people. At most {HOLDER_BYTES_MAX} bytes.",
                 "in their order; at most {COUNT_ROWS_MAX}.",
                 "It tells of the last {OPERATIONS_TOLD_MAX} operations (of those in keys of their own, at most \
-                 {APART_LOOKED_AT_MAX} are looked at) and of {INCIDENTS_TOLD_MAX} incidents about them",
+                 {APART_LOOKED_AT_MAX} are looked at), of {INCIDENTS_TOLD_MAX} incidents about them, and of the first \
+                 {WAITERS_TOLD_MAX} calls that wait",
                 "Empty: of none in particular. At most {OPERATION_ID_BYTES_MAX} bytes.",
                 "Who says so, for people; 1 to {HOLDER_BYTES_MAX} bytes.",
                 "Why, for people; 1 to {REASON_BYTES_MAX} bytes, not blank.",
