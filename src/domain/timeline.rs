@@ -9,6 +9,9 @@ use super::token::{FencingToken, Revision, TOKEN_MAX, TOKENS_PER_SECOND, Timelin
 /// Largest base of a timeline. Above it there are tokens left for 2^46 revisions, which is two hundred years of ten thousand a
 /// second.
 pub const BASE_MAX: u64 = TOKEN_MAX - (1 << 46);
+/// The largest token that a person may give for a timeline to begin above: the clock leads there in 2072. What is left above it is for
+/// the timelines that follow, each of which begins above the one before it.
+pub const ABOVE_MAX: u64 = 3 << 51;
 
 /// Why nothing is judged until a person has started a new timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +153,12 @@ impl Start {
                  are lost; set the clock, or give the largest token that anybody has seen",
             ));
         };
+        if self.above.is_some_and(|above| above.get() > ABOVE_MAX) {
+            return Err(Invalid::new(format!(
+                "is more than {ABOVE_MAX}, to which the clock leads in 2072: tokens end below 2^53, and later timelines need \
+                 what is left; is there a digit too many?"
+            )));
+        }
         let halted = before.halt.map_or(0, Halt::known);
         let largest = [
             lost,
@@ -218,7 +227,7 @@ mod tests {
             granted in 0..TOKENS_PER_SECOND,
             seconds in 0..100_000_000_u64,
             restored in 1..1_000_000_000_000_u64,
-            above in prop::option::of(1..BASE_MAX),
+            above in prop::option::of(1..=ABOVE_MAX),
         ) {
             // Granted at most so many seconds after the timeline began, at the highest rate there can be.
             let seconds = seconds.min(passed);
@@ -318,12 +327,18 @@ mod tests {
             above: Some(token(above)),
             ..start(NOW_S)
         };
-        let next = at(BASE_MAX).after(&first(), revision(5)).unwrap();
-        assert_eq!(next.base, BASE_MAX);
-        for above in [BASE_MAX + 1, TOKEN_MAX] {
+        let next = at(ABOVE_MAX).after(&first(), revision(5)).unwrap();
+        assert_eq!(next.base, ABOVE_MAX);
+        for above in [ABOVE_MAX + 1, BASE_MAX, TOKEN_MAX] {
             let told = at(above).after(&first(), revision(5)).unwrap_err();
-            assert!(told.to_string().contains(&BASE_MAX.to_string()), "{told}");
+            assert!(told.to_string().contains(&ABOVE_MAX.to_string()), "{told}");
         }
+        // The largest is no end: timelines follow for decades.
+        let years = 30 * 365 * 24 * 3_600;
+        let mut before = first();
+        before.timeline = next;
+        let later = start(NOW_S + years).after(&before, revision(5)).unwrap();
+        assert!(later.base > next.base);
     }
 
     #[test]

@@ -30,8 +30,9 @@ const CONNECTIONS_MAX: usize = 1024;
 const STREAMS_MAX: u32 = 256;
 /// Most streams of one connection that we reset because of its own errors.
 const LOCAL_ERROR_RESETS_MAX: usize = 1024;
-/// Most streams of one connection that it reset before we looked at them (rapid reset).
-const PENDING_RESETS_MAX: usize = 20;
+/// Most streams of one connection that it reset before we looked at them (rapid reset). As many as there may be calls under way: who
+/// gives all of them up at one moment does no wrong.
+const PENDING_RESETS_MAX: usize = 256;
 /// Largest headers of one request, in bytes.
 const HEADERS_BYTES_MAX: u32 = 16 * 1024;
 /// Buffer for reading an HTTP/1.1 connection, in bytes; headers must fit.

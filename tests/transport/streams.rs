@@ -153,6 +153,70 @@ async fn a_deadline_ends_a_stream_and_without_one_it_stays() {
     until_free(&mut client, "1").await;
 }
 
+/// A stream whose reader takes nothing has no window, and is not asked for more.
+#[tokio::test]
+async fn a_deadline_gives_back_what_a_stream_holds_although_nobody_reads_it() {
+    let sidecar = Sidecar::dev();
+    let mut reading = client(&sidecar).await;
+    let reservation = reserved(&mut reading, "1").await;
+    let endpoint = Endpoint::from_shared(sidecar.url()).unwrap();
+    let endpoint = endpoint.initial_stream_window_size(0);
+    let mut deaf = Client::new(endpoint.connect().await.unwrap());
+    let mut request = Request::new(of(&reservation, true));
+    let timeout = "300m".parse().unwrap();
+    request.metadata_mut().insert("grpc-timeout", timeout);
+    let stream = held(&mut deaf, request).await;
+    until_free(&mut reading, "1").await;
+    drop(stream);
+}
+
+/// Whoever gives up all its calls at one moment does no wrong, and keeps its connection.
+#[tokio::test]
+async fn as_many_calls_as_a_connection_has_may_be_given_up_at_once() {
+    const ROUNDS: usize = 20;
+    const CALLS: usize = 200;
+    let sidecar = Sidecar::dev();
+    let mut client = client(&sidecar).await;
+    let reservation = reserved(&mut client, "1").await;
+    let mut hold = held(&mut client, of(&reservation, false)).await;
+    news(&mut hold).await.unwrap().unwrap();
+    for _ in 0..ROUNDS {
+        let calls = (0..CALLS).map(|_| {
+            let mut client = client.clone();
+            tokio::spawn(async move {
+                let request = pb::ReserveRequest {
+                    resource: order("1"),
+                    request_id: uuid::Uuid::new_v4().to_string(),
+                    wait: Some(prost_types::Duration {
+                        seconds: 20,
+                        nanos: 0,
+                    }),
+                    ..Default::default()
+                };
+                client.reserve(request).await
+            })
+        });
+        let calls: Vec<_> = calls.collect();
+        // They are under way, all or some.
+        assert_eq!(
+            live_token(&mut client, "1").await,
+            reservation.token,
+            "the connection carries on"
+        );
+        for call in &calls {
+            call.abort();
+        }
+        for call in calls {
+            assert!(call.await.unwrap_err().is_cancelled());
+        }
+    }
+    let quiet = tokio::time::timeout(Duration::from_millis(500), hold.message()).await;
+    assert!(
+        quiet.as_ref().is_err() || matches!(quiet, Ok(Ok(Some(_)))),
+        "the stream goes on: {quiet:?}"
+    );
+}
+
 #[tokio::test]
 async fn a_stop_tells_holders_and_watchers_where_to_go_on_and_keeps_what_is_theirs() {
     let sidecar = Sidecar::dev();

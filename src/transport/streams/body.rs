@@ -2,7 +2,8 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use futures_util::Stream;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http_body::{Body as HttpBody, Frame};
-use tokio::time::Sleep;
+use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 use tonic::body::Body;
 
@@ -23,10 +24,23 @@ pub(super) type Told = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>
 
 /// The answer. `left`: how long it may stay open.
 pub(super) fn streamed(told: Told, left: Option<Duration>, place: StreamPlace) -> Response<Body> {
-    let mut response = Response::new(Body::new(Streamed {
-        told: Some(told),
-        deadline: left.map(|left| Box::pin(tokio::time::sleep(left))),
+    let state = Arc::new(Mutex::new(State::Open(Open {
+        told,
         _place: place,
+        polled_by: None,
+    })));
+    // A body is asked for more only when its reader takes more, and the deadline is not to wait for that.
+    let deadline = left.map(|left| {
+        let state = Arc::clone(&state);
+        let ending = tokio::spawn(async move {
+            tokio::time::sleep(left).await;
+            expire(&state);
+        });
+        AbortOnDropHandle::new(ending)
+    });
+    let mut response = Response::new(Body::new(Streamed {
+        state,
+        _deadline: deadline,
     }));
     response
         .headers_mut()
@@ -35,10 +49,38 @@ pub(super) fn streamed(told: Told, left: Option<Duration>, place: StreamPlace) -
 }
 
 struct Streamed {
-    /// `None`: it has ended.
-    told: Option<Told>,
-    deadline: Option<Pin<Box<Sleep>>>,
+    state: Arc<Mutex<State>>,
+    _deadline: Option<AbortOnDropHandle<()>>,
+}
+
+enum State {
+    Open(Open),
+    /// The deadline has passed, which its reader has not been told yet.
+    Expired,
+    Ended,
+}
+
+struct Open {
+    told: Told,
     _place: StreamPlace,
+    polled_by: Option<Waker>,
+}
+
+/// Gives back what a stream holds, also if nobody reads it.
+fn expire(state: &Mutex<State>) {
+    let mut now = lock(state);
+    if let State::Open(open) = std::mem::replace(&mut *now, State::Expired) {
+        drop(now);
+        if let Some(waker) = open.polled_by {
+            waker.wake();
+        }
+    } else {
+        *now = State::Ended;
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl HttpBody for Streamed {
@@ -46,28 +88,34 @@ impl HttpBody for Streamed {
     type Error = Infallible;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some(told) = &mut self.told else {
-            return Poll::Ready(None);
-        };
-        let ended = match told.as_mut().poll_next(context) {
-            Poll::Ready(Some(Ok(message))) => return Poll::Ready(Some(Ok(Frame::data(message)))),
-            Poll::Ready(Some(Err(status))) => Err(status),
-            Poll::Ready(None) => Ok(()),
-            Poll::Pending => match self.deadline.as_mut().map(|at| at.as_mut().poll(context)) {
-                Some(Poll::Ready(())) => Err(status::stream_deadline()),
-                Some(Poll::Pending) | None => return Poll::Pending,
+        let mut state = lock(&self.state);
+        let ended = match &mut *state {
+            State::Open(open) => match open.told.as_mut().poll_next(context) {
+                Poll::Ready(Some(Ok(message))) => {
+                    return Poll::Ready(Some(Ok(Frame::data(message))));
+                }
+                Poll::Ready(Some(Err(status))) => Err(status),
+                Poll::Ready(None) => Ok(()),
+                Poll::Pending => {
+                    open.polled_by = Some(context.waker().clone());
+                    return Poll::Pending;
+                }
             },
+            State::Expired => Err(status::stream_deadline()),
+            State::Ended => return Poll::Ready(None),
         };
         // What it holds is given back now, not when the last byte was read.
-        self.told = None;
+        let before = std::mem::replace(&mut *state, State::Ended);
+        drop(state);
+        drop(before);
         Poll::Ready(Some(Ok(Frame::trailers(trailers(ended)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.told.is_none()
+        matches!(&*lock(&self.state), State::Ended)
     }
 }
 
