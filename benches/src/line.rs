@@ -74,6 +74,8 @@ impl State {
     fn accept(&self, client: TcpStream) -> std::io::Result<()> {
         // Held until both ends are noted, so that a cut finds them.
         let mut ends = self.ends();
+        // Those of lines that are over would stay open for nothing.
+        ends.retain(|end| end.peer_addr().is_ok());
         if self.cut.load(Ordering::SeqCst) {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use crate::Outcome;
 use crate::drive::Caller;
 use crate::work::{self, Fresh, Move, Walk};
 
-type Client = CoordinationServiceClient<Channel>;
+pub(crate) type Client = CoordinationServiceClient<Channel>;
 
 /// The kind of every resource here.
 const KIND: &str = "order";

@@ -12,6 +12,7 @@ use crate::cluster::Cluster;
 use crate::report::{Bar, Line};
 use crate::requests::received;
 use crate::servers::{Etcd, Sidecar};
+use crate::work::Fresh;
 use crate::{Bench, Outcome, ours, push};
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -21,11 +22,17 @@ const TTL_SECONDS: i64 = 30;
 const PER_STREAM: usize = 1_000;
 /// Streams of one connection.
 const PER_CONNECTION: usize = 10;
+/// How many of these are asked for at once: through a follower each is on its way for milliseconds, and one after another they
+/// would not all be held within ten minutes.
+const TAKERS: usize = 50;
+/// How long it may take until all are held.
+const TAKEN_WITHIN: Duration = Duration::from_secs(3 * 60);
 /// How much is held, and for how long.
 const FULL: (usize, Duration) = (50_000, Duration::from_secs(10 * 60));
 const QUICK: (usize, Duration) = (2_000, Duration::from_secs(20));
-/// The same through a follower: longer than a TTL by far, so that whatever falls behind is lost.
-const FULL_APART: (usize, Duration) = (50_000, Duration::from_secs(60));
+/// The same through a follower: longer than a TTL by far, so that whatever falls behind is lost. As many as three members, the sidecar and
+/// the holders can renew on two cores, where a keepalive costs all of them together a millisecond.
+const FULL_APART: (usize, Duration) = (10_000, Duration::from_secs(60));
 /// How long a message between members is on its way: 1 ms there and back, as between zones of one region.
 const APART: Duration = Duration::from_micros(500);
 /// What it has to do with.
@@ -69,18 +76,18 @@ async fn held(
     let told = Arc::<Told>::default();
     let mut holders = JoinSet::new();
     let mut connections = None;
+    let give_up = tokio::time::Instant::now() + TAKEN_WITHIN;
     for at in 0..streams {
         if at % PER_CONNECTION == 0 {
             connections = Some(ours::Connections::open(&sidecar.address, 1).await?);
         }
         let connections = connections.as_ref().ok_or("no connection")?;
         let mut client = connections.client(0);
-        let mut ids = Vec::new();
-        for _ in 0..PER_STREAM {
-            let resource = bench.fresh.next();
-            let reservation = ours::reserve(&mut client, &resource, TTL_SECONDS).await?;
-            ids.push(reservation.reservation_id);
-        }
+        let taken = tokio::time::timeout_at(give_up, take(&client, &bench.fresh)).await;
+        let so_far = at * PER_STREAM;
+        let ids = taken
+            .map_err(|_| format!("only {so_far} of {held} were held within {TAKEN_WITHIN:?}"))?
+            .map_err(|error| format!("with {so_far} of {held} held: {error}"))?;
         // Opened at once: what was reserved must not run out while others are reserved.
         let request = pb::HoldRequest {
             reservation_ids: ids,
@@ -128,6 +135,27 @@ async fn held(
     push(lines, once("CPU of the sidecar", "%", share(cpu), None));
     push(lines, once("CPU of etcd", "%", share(etcd_cpu), None));
     Ok(())
+}
+
+/// Takes what one stream holds.
+async fn take(client: &ours::Client, fresh: &Fresh) -> Outcome<Vec<String>> {
+    let mut takers = JoinSet::new();
+    for _ in 0..TAKERS {
+        let (mut client, fresh) = (client.clone(), fresh.clone());
+        takers.spawn(async move {
+            let mut ids = Vec::new();
+            for _ in 0..PER_STREAM / TAKERS {
+                let held = ours::reserve(&mut client, &fresh.next(), TTL_SECONDS).await?;
+                ids.push(held.reservation_id);
+            }
+            Outcome::Ok(ids)
+        });
+    }
+    let mut ids = Vec::with_capacity(PER_STREAM);
+    while let Some(taken) = takers.join_next().await {
+        ids.extend(taken??);
+    }
+    Ok(ids)
 }
 
 /// Listens for as long as the stream goes on.
