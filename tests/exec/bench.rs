@@ -140,6 +140,20 @@ pub(crate) async fn inspect(address: &str, id: &str) -> Snapshot {
     answer.unwrap().into_inner().snapshot.unwrap()
 }
 
+/// How many calls wait for it.
+pub(crate) async fn waiting(address: &str, id: &str) -> i32 {
+    let resource = Some(Resource {
+        kind: "job".into(),
+        id: id.into(),
+    });
+    let request = InspectRequest {
+        resource,
+        with_queue: true,
+    };
+    let answer = client(address).await.inspect(request).await.unwrap();
+    answer.into_inner().queue.unwrap().calls
+}
+
 /// A process that does not outlive its test.
 pub(crate) struct Exec {
     child: Option<Child>,

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use fencepost::engine::Boottime;
 
-use crate::bench::{Bench, STUBBORN, gone, inspect, runs};
+use crate::bench::{Bench, SOON, STUBBORN, gone, inspect, runs, waiting};
 use crate::support::backend::Backend;
 use crate::support::engines;
 use crate::support::process::Process;
 use crate::support::proxy::Proxy;
+use crate::support::until;
 
 /// The shortest TTL there is.
 const SHORTEST: Duration = Duration::from_secs(3);
@@ -179,7 +180,41 @@ async fn a_sidecar_that_is_started_anew_costs_nothing_and_no_result(backend: Bac
     assert_eq!(bench.log(), "ran\n");
 }
 
+async fn who_waits_is_served_also_if_its_sidecar_is_stopped_or_killed_and_started_anew(
+    backend: Backend,
+) {
+    let other = sidecar(&backend).await;
+    for killed in [false, true] {
+        let one = sidecar(&backend).await;
+        let line = Proxy::to(one.address().parse().unwrap());
+        let bench = Bench::at(&other);
+        let mut first = bench.begin(&[], "echo up $$; cat");
+        first.up().await;
+        let place = line.url().replace("http://", "");
+        let waits = bench.begin_at(&place, &["--wait", "1m"], r#"echo ran >> "$LOG""#);
+        let waits = tokio::spawn(waits.ended());
+        let queued = async || (waiting(other.address(), "nightly").await == 1).then_some(());
+        until("it waits", SOON, queued).await;
+        // The line leads nowhere until there is one again.
+        if killed {
+            one.kill().await;
+        } else {
+            assert_eq!(one.terminate().await, 0);
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(!waits.is_finished(), "its wait is not over");
+        let next = sidecar(&backend).await;
+        line.lead_to(next.address().parse().unwrap());
+        assert_eq!(first.ended().await.exit, 0);
+        let said = waits.await.unwrap();
+        assert_eq!(said.exit, 0, "killed: {killed}: {}", said.err);
+        assert_eq!(bench.log(), "ran\n");
+        assert_eq!(inspect(next.address(), "nightly").await.live_token, 0);
+    }
+}
+
 engines! {
+    who_waits_is_served_also_if_its_sidecar_is_stopped_or_killed_and_started_anew,
     of_several_that_wait_at_two_sidecars_one_runs_at_a_time_and_all_run,
     a_key_that_is_fired_on_two_machines_at_once_runs_once,
     a_command_whose_claim_an_operator_ends_is_told_and_then_killed,

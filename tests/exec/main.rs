@@ -9,6 +9,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod away;
 mod bench;
 mod engines;
 mod settled;
@@ -65,6 +66,8 @@ async fn what_told_exec_what_to_do_is_not_told_to_an_exec_within() {
         let mut command = bench.command(env!("CARGO_BIN_EXE_fencepost"), &words);
         command
             .env("FENCEPOST_ONCE_KEY", "k")
+            .env("FENCEPOST_ON_FAILURE", "record")
+            .env("FENCEPOST_DONE_CODE", "9")
             .env("FENCEPOST_TTL", "1m");
         let said = Exec::start(command).ended().await;
         assert_eq!(said.exit, 0, "{}", said.err);
@@ -74,6 +77,9 @@ async fn what_told_exec_what_to_do_is_not_told_to_an_exec_within() {
             said.out
         );
         assert!(said.out.contains("FENCEPOST_TTL=1m"), "{}", said.out);
+        for own in ["ONCE_KEY", "ON_FAILURE", "DONE_CODE"] {
+            assert!(!said.out.contains(own), "{own}: {}", said.out);
+        }
         // One without a key has no attempt, whatever the one around it has.
         let mut command = bench.command(env!("CARGO_BIN_EXE_fencepost"), &words);
         command.env("FENCEPOST_HELD_ATTEMPT", "9");
@@ -670,6 +676,8 @@ async fn who_does_not_want_to_wait_until_a_result_is_stored_is_told_that_it_is_n
         let said = exec.ended().await;
         assert_eq!(said.exit, 75, "{}", said.err);
         assert!(said.err.contains("ended with 0"), "{}", said.err);
+        let hint = "fencepost resolve job nightly k";
+        assert!(said.err.contains(hint), "{}", said.err);
     }))
     .await;
 }

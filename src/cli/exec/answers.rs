@@ -3,7 +3,7 @@
 use prost_types::Timestamp;
 
 use super::super::exit::Exit;
-use super::super::trouble::plain;
+use super::super::trouble::{Trouble, plain};
 use super::program::Unrunnable;
 use crate::proto::v1::{Advice, Decision, Resource, Verdict};
 
@@ -139,6 +139,44 @@ pub(super) fn stored(decision: &Decision, code: u8) -> Ending {
             ),
         ),
     }
+}
+
+/// The command ended with this code, and no answer said whether that was stored.
+pub(super) fn not_stored(trouble: &Trouble, code: u8, to_find_out: &str) -> Ending {
+    if !matches!(trouble.exit, Exit::Unknown | Exit::Unavailable) {
+        return Ending::saying(
+            trouble.exit.number(),
+            format!(
+                "the command ended with {code}, and it is not known whether that was stored: {}",
+                trouble.message
+            ),
+        );
+    }
+    // What the trouble says besides is about a question with ids of its own, and only this process had those.
+    Ending::saying(
+        trouble.exit.number(),
+        format!(
+            "the command ended with {code}, and it is not known whether that was stored, for the sidecar could not be asked until \
+             the reservation was over; {to_find_out}"
+        ),
+    )
+}
+
+/// What a person does about a key of which it is not known whether its result was stored. `reruns`: it may be one that runs again by
+/// itself.
+pub(super) fn how_to_find_out(place: &str, key: &str, reruns: bool) -> String {
+    let resolve = format!("fencepost resolve {place} {key} --reason TEXT, with --done");
+    if reruns {
+        return format!(
+            "if it was stored, whoever runs the same command again ends as the first run did, and {key} is not run again; if not, {key} \
+             may be run again once the reservation is over; if it must not be, say so first: {resolve}"
+        );
+    }
+    format!(
+        "once a sidecar answers and the reservation is over, run the same command again: if it was stored, {key} is not run again, \
+         and that ends as the first run did; if not, it ends with 14, and a person says what was done: {resolve}, or with \
+         --not-done to let it run again"
+    )
 }
 
 #[cfg(test)]

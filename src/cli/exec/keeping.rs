@@ -1,5 +1,6 @@
 //! Holding the reservation on a stream, and what is known of how long it lasts.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -35,6 +36,25 @@ struct Telling {
     limits: Limits,
     /// Whether it was said, and nothing better since.
     told: bool,
+    given_up: GivenUp,
+}
+
+/// Whether the command was told to stop, after which nothing is said of renewals. Locked while something is said of them, so that
+/// nothing comes after the loss.
+#[derive(Clone, Debug, Default)]
+struct GivenUp(Arc<Mutex<bool>>);
+
+impl GivenUp {
+    fn say(&self, text: &str) {
+        let given_up = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*given_up {
+            say(text);
+        }
+    }
+
+    fn set(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
 }
 
 impl Telling {
@@ -47,7 +67,7 @@ impl Telling {
         let what = session.stream_trouble(status).message;
         let left = self.limits.stop_at(bound).left();
         let left = humantime::format_duration(Duration::from_secs(left.as_secs()));
-        say(&format!(
+        self.given_up.say(&format!(
             "fencepost: the reservation is not being renewed ({what}); {} runs on meanwhile, and is told to stop in {left} unless \
              it is renewed by then: that is tried all the time\n",
             self.name
@@ -56,7 +76,8 @@ impl Telling {
 
     fn renewed(&mut self) {
         if std::mem::take(&mut self.told) {
-            say("fencepost: the reservation is renewed again\n");
+            self.given_up
+                .say("fencepost: the reservation is renewed again\n");
         }
     }
 }
@@ -66,6 +87,7 @@ impl Telling {
 pub(super) struct Keeping {
     standing: watch::Receiver<Standing>,
     holder: JoinHandle<()>,
+    given_up: GivenUp,
 }
 
 impl Keeping {
@@ -74,12 +96,14 @@ impl Keeping {
         let (bound, lost) = (round.bound, None);
         let (sender, standing) = watch::channel(Standing { bound, lost });
         let (session, reservation) = (session.clone(), round.id.clone());
+        let given_up = GivenUp::default();
+        let mut telling = Telling {
+            name,
+            limits,
+            told: false,
+            given_up: given_up.clone(),
+        };
         let holder = tokio::spawn(async move {
-            let mut telling = Telling {
-                name,
-                limits,
-                told: false,
-            };
             while sender.borrow().lost.is_none() {
                 // What is safe counts from before the stream is opened.
                 let opened = Boottime::now();
@@ -98,7 +122,17 @@ impl Keeping {
                 tokio::time::sleep(REOPEN_AFTER).await;
             }
         });
-        Self { standing, holder }
+        Self {
+            standing,
+            holder,
+            given_up,
+        }
+    }
+
+    /// The command is told to stop, which nothing makes undone: it is renewed no more, and nothing is said of that.
+    pub(super) fn give_up(&self) {
+        self.given_up.set();
+        self.holder.abort();
     }
 
     /// How it stands.
@@ -109,7 +143,7 @@ impl Keeping {
     /// Waits until it stands otherwise.
     pub(super) async fn changed(&mut self) {
         if self.standing.changed().await.is_err() {
-            // Lost, which was told; nothing more will come.
+            // Lost, or given up; nothing more will come.
             std::future::pending::<()>().await;
         }
     }

@@ -2,21 +2,25 @@
 
 use std::time::Duration;
 
+use tonic::Status;
+
 use super::super::exit::Exit;
-use super::super::session::Session;
+use super::super::session::{Session, causes};
 use super::super::trouble::Trouble;
 use super::child::End;
 use super::keeping::{Keeping, safe_for};
 use crate::engine::Boottime;
 use crate::proto::v1::{
     Decision, ReleaseRequest, Reservation, ReserveRequest, Resource, Result as Stored,
-    TransitionRequest,
+    TransitionRequest, Verdict,
 };
 
-/// How often a reservation is asked for whose answers are lost.
+/// How often a reservation is asked for whose answers are lost, also when there is no time to wait.
 const ASKS_MAX: u32 = 3;
 /// How long between two questions that are the same.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(300);
+/// The most that this grows to where a sidecar is away for long: a sidecar that has come back is found about so soon.
+const ASK_AGAIN_AFTER_MAX: Duration = Duration::from_secs(3);
 /// How long a release may take. It only spares others the rest of the TTL.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 
@@ -62,45 +66,78 @@ impl Round {
 }
 
 impl Wanted {
-    /// Asks for it. A lost answer is asked for again: else what was granted would be held by nobody.
+    /// Asks for it. A lost answer is asked for again: else what was granted would be held by nobody. So is, until the wait is over,
+    /// what a sidecar answers that is being stopped, and what is heard where there is none for a while.
     pub(super) async fn reserve(&self) -> Result<Answer, Trouble> {
         self.reserve_within(self.wait).await
     }
 
     async fn reserve_within(&self, wait: Duration) -> Result<Answer, Trouble> {
         let until = Boottime::now().plus(wait);
-        let mut asked = 1;
+        let mut pause = ASK_AGAIN_AFTER;
+        let mut known = None;
+        let mut asked: u32 = 0;
         loop {
-            match self.ask(until.left()).await {
-                Err(trouble) if trouble.exit == Exit::Unknown && asked < ASKS_MAX => {
-                    asked += 1;
-                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
-                }
-                answer => return answer,
+            asked = asked.saturating_add(1);
+            let began = Boottime::now();
+            let heard = self.ask(until.left()).await;
+            let again = match &heard {
+                Heard::Settled(_) => false,
+                Heard::NotYet(_) => !until.left().is_zero(),
+                Heard::Lost(_) | Heard::Unheard(_) => !until.left().is_zero() || asked < ASKS_MAX,
+            };
+            let last = last_known(known.take(), heard);
+            if !again {
+                return last.answer();
+            }
+            known = Some(last);
+            if began.plus(ASK_AGAIN_AFTER_MAX).left().is_zero() {
+                // It was there for a while.
+                pause = ASK_AGAIN_AFTER;
+            }
+            let left = until.left();
+            // One that has no time left asks only for an answer that was lost.
+            let now = if left.is_zero() {
+                pause
+            } else {
+                pause.min(left)
+            };
+            tokio::time::sleep(now).await;
+            pause = pause.saturating_mul(2).min(ASK_AGAIN_AFTER_MAX);
+        }
+    }
+
+    async fn ask(&self, wait: Duration) -> Heard {
+        let request = match self.asking(wait) {
+            Ok(request) => request,
+            Err(trouble) => return Heard::Settled(Err(trouble)),
+        };
+        let sent = Boottime::now();
+        let request = self.session.ask_waiting(request, wait);
+        let answer = match self.session.client().reserve(request).await {
+            Ok(answer) => answer.into_inner(),
+            Err(status) => return Heard::of_status(&status, self.session.trouble(&status)),
+        };
+        match (answer.reservation, answer.decision) {
+            (Some(reservation), _) => {
+                Heard::Settled(Ok(Answer::Granted(Round::new(reservation, sent))))
+            }
+            (None, Some(decision)) => Heard::of_refusal(decision),
+            (None, None) => {
+                Heard::Settled(Err(Trouble::failed("the sidecar's answer has no decision")))
             }
         }
     }
 
-    async fn ask(&self, wait: Duration) -> Result<Answer, Trouble> {
+    fn asking(&self, wait: Duration) -> Result<ReserveRequest, Trouble> {
         let wire = Some(wait).filter(|wait| !wait.is_zero());
-        let request = ReserveRequest {
+        Ok(ReserveRequest {
             wait: wire
                 .map(prost_types::Duration::try_from)
                 .transpose()
                 .map_err(|_| Trouble::usage("--wait is too long; the most is 10m"))?,
             ..self.request.clone()
-        };
-        let sent = Boottime::now();
-        let call = async {
-            let request = self.session.ask_waiting(request, wait);
-            self.session.client().reserve(request).await
-        };
-        let answer = self.session.answer(call).await?;
-        match (answer.reservation, answer.decision) {
-            (Some(reservation), _) => Ok(Answer::Granted(Round::new(reservation, sent))),
-            (None, Some(decision)) => Ok(Answer::Not(Box::new(decision))),
-            (None, None) => Err(Trouble::failed("the sidecar's answer has no decision")),
-        }
+        })
     }
 
     /// Whoever asked does not want it any more, and does not know whether it was granted: the same request tells.
@@ -203,6 +240,78 @@ impl Wanted {
     }
 }
 
+/// What came of asking once.
+#[derive(Debug)]
+enum Heard {
+    /// Asking again changes nothing.
+    Settled(Result<Answer, Trouble>),
+    /// It is not ours, and may be later.
+    NotYet(Result<Answer, Trouble>),
+    /// It may be ours: the answer was lost.
+    Lost(Trouble),
+    /// Nobody was there to hear the question.
+    Unheard(Trouble),
+}
+
+impl Heard {
+    fn of_status(status: &Status, trouble: Trouble) -> Self {
+        // Only an error that arose on this side of the wire has a source.
+        let here = std::error::Error::source(status).is_some();
+        match trouble.exit {
+            Exit::Unknown if was_refused(status) => Self::Unheard(trouble),
+            Exit::Unknown => Self::Lost(trouble),
+            // Whoever listens there is no sidecar, and does not become one.
+            Exit::Unavailable if here => Self::Settled(Err(trouble)),
+            Exit::Unavailable => Self::NotYet(Err(trouble)),
+            Exit::Good
+            | Exit::SceneFailed
+            | Exit::Usage
+            | Exit::Retry
+            | Exit::Refuse
+            | Exit::Abandon
+            | Exit::NeverSeen
+            | Exit::Interrupted
+            | Exit::Invalid
+            | Exit::Failed => Self::Settled(Err(trouble)),
+        }
+    }
+
+    fn of_refusal(decision: Decision) -> Self {
+        // A sidecar that is being stopped says so to whoever waits there.
+        let passes = matches!(decision.verdict(), Verdict::Busy | Verdict::InProgress);
+        let answer = Ok(Answer::Not(Box::new(decision)));
+        if passes {
+            Self::NotYet(answer)
+        } else {
+            Self::Settled(answer)
+        }
+    }
+
+    fn answer(self) -> Result<Answer, Trouble> {
+        match self {
+            Self::Settled(answer) | Self::NotYet(answer) => answer,
+            Self::Lost(trouble) | Self::Unheard(trouble) => Err(trouble),
+        }
+    }
+}
+
+/// What is known once this was heard, too. What may be ours stays so until a decision tells; a question that nobody heard changes
+/// nothing, and where nobody could take one, nothing was decided.
+fn last_known(before: Option<Heard>, heard: Heard) -> Heard {
+    match (before, heard) {
+        (Some(before), Heard::Unheard(_)) => before,
+        (Some(before @ Heard::Lost(_)), Heard::NotYet(Err(_))) => before,
+        (_, heard) => heard,
+    }
+}
+
+/// Whether nobody listens there, so that nothing was sent.
+fn was_refused(status: &Status) -> bool {
+    causes(status)
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+}
+
 /// What is known of a claimed operation's effect when its reservation is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
@@ -230,4 +339,55 @@ fn how_it_ended(end: End) -> Stored {
 
 fn may_be_asked_again(trouble: &Trouble) -> bool {
     matches!(trouble.exit, Exit::Unknown | Exit::Unavailable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn busy() -> Heard {
+        Heard::of_refusal(Decision {
+            verdict: Verdict::Busy.into(),
+            ..Decision::default()
+        })
+    }
+
+    fn of(status: &Status) -> Heard {
+        Heard::of_status(status, Trouble::from_status("here", status))
+    }
+
+    fn broken(kind: std::io::ErrorKind) -> Heard {
+        of(&Status::from_error(Box::new(std::io::Error::from(kind))))
+    }
+
+    fn exit(known: Heard) -> Exit {
+        match known.answer() {
+            Ok(Answer::Not(_)) => Exit::Retry,
+            Ok(Answer::Granted(_)) => Exit::Good,
+            Err(trouble) => trouble.exit,
+        }
+    }
+
+    #[test]
+    fn what_was_last_known_is_told_and_what_may_be_ours_stays_unknown() {
+        use std::io::ErrorKind::{ConnectionRefused, ConnectionReset};
+        let away = || of(&Status::unavailable("stopping"));
+        let cases = [
+            (busy(), broken(ConnectionRefused), Exit::Retry),
+            (busy(), away(), Exit::Unavailable),
+            (busy(), broken(ConnectionReset), Exit::Unknown),
+            (broken(ConnectionReset), away(), Exit::Unknown),
+            (
+                broken(ConnectionReset),
+                broken(ConnectionRefused),
+                Exit::Unknown,
+            ),
+            (broken(ConnectionReset), busy(), Exit::Retry),
+            (broken(ConnectionRefused), away(), Exit::Unavailable),
+        ];
+        for (before, heard, wanted) in cases {
+            let told = format!("{before:?}, then {heard:?}");
+            assert_eq!(exit(last_known(Some(before), heard)), wanted, "{told}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use super::super::output::say;
 use super::super::trouble::{Trouble, plain};
 use super::OnFailure;
 use super::alarm::Alarm;
-use super::answers::{Ending, how_to_resolve, stored};
+use super::answers::{Ending, how_to_find_out, how_to_resolve, not_stored, stored};
 use super::child::{End, Event, Running};
 use super::guard::Guard;
 use super::keeping::Keeping;
@@ -23,11 +23,13 @@ use crate::engine::Boottime;
 use crate::proto::v1::{Decision, Verdict};
 
 /// Taken out of the command's environment, for they say what *this* command is to do: one that calls `exec` itself must not take
-/// its caller's key, further resources or attempt for its own.
-const NOT_PASSED_ON: [&str; 5] = [
+/// its caller's key, what becomes of that, further resources or attempt for its own.
+const NOT_PASSED_ON: [&str; 7] = [
     "FENCEPOST_ONCE_KEY",
     "FENCEPOST_EVENT",
     "FENCEPOST_IDENTITY",
+    "FENCEPOST_ON_FAILURE",
+    "FENCEPOST_DONE_CODE",
     "FENCEPOST_ALSO",
     "FENCEPOST_HELD_ATTEMPT",
 ];
@@ -102,10 +104,15 @@ impl Run {
         };
         tokio::select! {
             ending = self.tell(over, &keeping) => Ok(ending),
-            () = given_up => Ok(Ending::saying(
-                Exit::Unknown.number(),
-                format!("the command ended with {code}, and the sidecar may not have been told"),
-            )),
+            () = given_up => {
+                let mut said =
+                    format!("the command ended with {code}, and the sidecar may not have been told");
+                if self.once.is_some() {
+                    said.push_str("; ");
+                    said.push_str(&self.to_find_out());
+                }
+                Ok(Ending::saying(Exit::Unknown.number(), said))
+            }
         }
     }
 
@@ -171,6 +178,7 @@ impl Run {
                     guard.tell(bound);
                     due = Some(self.limits.stop_at(bound));
                     if let Some(why) = standing.lost {
+                        keeping.give_up();
                         due = Some(self.stop(&running, bound, &why));
                         lost = Some(why);
                     }
@@ -181,6 +189,7 @@ impl Run {
                         running.signal(Signal::KILL);
                         due = None;
                     } else {
+                        keeping.give_up();
                         let why = "it was not renewed in time".to_owned();
                         due = Some(self.stop(&running, bound, &why));
                         lost = Some(why);
@@ -197,6 +206,7 @@ impl Run {
         let killed = matches!(end, End::Killed(by) if by == Signal::KILL.as_raw());
         if lost.is_none() && killed && self.limits.stop_at(bound).left().is_zero() {
             // The guard was first: this process was stopped itself, and had not heard of its own alarm.
+            keeping.give_up();
             lost = Some("it was not known in time to last on".to_owned());
         }
         terminal.take_back(running.group());
@@ -241,13 +251,7 @@ impl Run {
                     }
                     stored(&decision, code)
                 }
-                Err(trouble) => Ending::saying(
-                    trouble.exit.number(),
-                    format!(
-                        "the command ended with {code}, and it is not known whether that was stored: {}",
-                        trouble.message
-                    ),
-                ),
+                Err(trouble) => not_stored(&trouble, code, &self.to_find_out()),
             };
         }
         let effect = match &self.once {
@@ -282,6 +286,25 @@ impl Run {
         }
     }
 
+    /// The resource, for people.
+    fn place(&self) -> String {
+        let resource = self.wanted.resource();
+        plain(&format!("{} {}", resource.kind, resource.id))
+    }
+
+    /// What is to be done where it is not known whether a result was stored. Empty without a key.
+    fn to_find_out(&self) -> String {
+        let event = self.wanted.request.intent.as_ref();
+        // The machine of an event may let it run again.
+        let judged = event.is_some_and(|intent| !intent.event.is_empty());
+        self.once
+            .as_ref()
+            .map_or_else(String::new, |(key, on_failure)| {
+                let reruns = judged || *on_failure == OnFailure::Rerun;
+                how_to_find_out(&self.place(), &plain(key), reruns)
+            })
+    }
+
     /// What becomes of the operation now that it has no result.
     fn left_open(&self, released: Option<&Decision>, late: Option<&Decision>) -> Option<String> {
         let (key, on_failure) = self.once.as_ref()?;
@@ -300,9 +323,7 @@ impl Run {
         if !asks {
             return Some(format!("{key} may be run again"));
         }
-        let resource = self.wanted.resource();
-        let place = plain(&format!("{} {}", resource.kind, resource.id));
-        let resolve = how_to_resolve(&place, &key);
+        let resolve = how_to_resolve(&self.place(), &key);
         let incident = released.map_or("", |said| said.incident_id.as_str());
         if incident.is_empty() {
             return Some(resolve);
