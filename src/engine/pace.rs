@@ -39,7 +39,7 @@ impl Pace {
 
 /// The first tick that is not before this moment, both counted from the first.
 fn to_the_tick(due: Duration) -> Duration {
-    let ticks = due.as_millis().div_ceil(TICK.as_millis());
+    let ticks = due.as_nanos().div_ceil(TICK.as_nanos());
     let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
     TICK.saturating_mul(ticks).max(due)
 }
