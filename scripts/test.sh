@@ -7,7 +7,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 # Most tests wait, for a lease to end or a line to break: a thread for each core would leave the cores idle.
-export RUST_TEST_THREADS="${RUST_TEST_THREADS:-4}"
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-3}"
 
 code=0
 cargo test --locked --no-fail-fast "$@" 2>&1 | tee "$log" || code=$?
