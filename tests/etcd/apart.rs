@@ -74,8 +74,7 @@ async fn state_shown(following: &mut Following) -> String {
 // J9: the follower or the leader that a sidecar talks to is alone, and its leader is elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_is_cut_from_its_peers_costs_its_sidecar_one_call_at_most() {
-    // Long enough for a busy machine on which members take each other for dead now and then.
-    const TTL_SECONDS: u32 = 18;
+    const TTL_SECONDS: u32 = 9;
     const ASKS: usize = 30;
     bounded(Box::pin(async {
         let cluster = Cluster::divisible().await;
