@@ -149,6 +149,16 @@ async fn several_resources_are_reserved_and_released_as_one() {
         let good = sidecar.run(&["fence", kind, id, &token]).await;
         assert_eq!(good.exit, 0, "{}", good.out);
     }
+    // Whichever is asked for, the others are told.
+    for (kind, id, others) in [
+        ("room", "9", "seat/8, seat/row/7"),
+        ("seat", "8", "room/9, seat/row/7"),
+        ("seat", "row/7", "room/9, seat/8"),
+    ] {
+        let shown = sidecar.run(&["inspect", kind, id]).await.out;
+        let row = format!("together with  {others}\n");
+        assert!(shown.contains(&row), "{shown}");
+    }
     let busy = sidecar
         .run(&["reserve", "seat", "1", "--also", "seat/row/7"])
         .await;

@@ -13,6 +13,9 @@ use super::trouble::Trouble;
 use crate::config::admin_socket_path;
 use crate::proto::v1::operator_service_client::OperatorServiceClient;
 
+/// Who says something, where neither the caller nor the environment tells: what a sidecar itself writes then.
+const AUTHOR_UNKNOWN: &str = "admin socket";
+
 /// Where the admin socket is.
 #[derive(Debug, Args)]
 pub(super) struct AdminArgs {
@@ -49,6 +52,13 @@ impl AdminArgs {
         let given = self.admin_socket.clone();
         given.unwrap_or_else(|| admin_socket_path(self.addr.port()))
     }
+}
+
+/// Who says what is kept with a name: as given, else the user that runs this command.
+pub(super) fn author(by: Option<String>) -> String {
+    let by = by.or_else(|| std::env::var("USER").ok());
+    by.filter(|name| !name.is_empty())
+        .unwrap_or_else(|| AUTHOR_UNKNOWN.to_owned())
 }
 
 /// Connects to an admin socket.

@@ -41,81 +41,89 @@ impl CountsArgs {
 
 fn told(table: &mut Table, counts: &GetCountsResponse) {
     if let Some(start) = &counts.start_time {
-        table.row("since", start.to_string());
+        table.row("counted since", start.to_string());
     }
     for count in &counts.counts {
         let name = match count.event.as_str() {
             "" => count.kind.clone(),
             event => format!("{} {event}", count.kind),
         };
-        table.row("of", format!("{name}: {}", verdicts(count)));
+        table.row("messages", format!("{name}: {}", verdicts(count)));
     }
     match &counts.other {
         Some(other) => {
-            table.row("other", verdicts(other));
+            table.row("messages", format!("all others: {}", verdicts(other)));
         }
         None if counts.counts.is_empty() => {
-            table.row("of", "nothing was delivered yet");
+            table.row("messages", "nothing was delivered yet");
         }
         None => {}
     }
     if counts.narrow_keys > 0 {
         let narrow = counts.narrow_keys;
-        let said =
-            format!("{narrow} did the same again under a second operation id; its log names them");
+        let said = format!(
+            "{narrow} did the same again under a second operation id, so that one action may have run twice; its log names them"
+        );
         table.row("narrow keys", said);
     }
     if let Some(waiting) = &counts.waiting {
-        table.row("waiting", waits(waiting));
+        table.row("waiting now", waits(waiting));
+        if waiting.missed > 0 {
+            let missed = several(waiting.missed, "call");
+            let said = format!("{missed} found none and did not wait");
+            table.row("no place left", said);
+        }
     }
     if let Some(holdings) = &counts.holdings {
-        table.row("held", held(holdings));
-        table.row("renewals", renewals(holdings));
+        holds(table, holdings);
     }
 }
 
 fn waits(waiting: &Waiting) -> String {
-    let mut said = format!(
-        "{}; {} of {} places taken",
+    format!(
+        "{}, for a busy resource or a result; {} of {} places for such calls taken",
         several(waiting.calls, "call"),
         waiting.places,
         waiting.places_max
-    );
-    if waiting.missed > 0 {
-        let missed = several(waiting.missed, "call");
-        said.push_str(&format!("; {missed} found none and did not wait"));
-    }
-    said
+    )
 }
 
-fn held(holdings: &Holdings) -> String {
+fn holds(table: &mut Table, holdings: &Holdings) {
     let Holdings { held, held_max, .. } = holdings;
-    let mut said = format!("{} of {held_max}", several(*held, "reservation"));
+    table.row(
+        "held now",
+        format!(
+            "{} on Hold streams (`hold`, `exec`), of {held_max} at most",
+            several(*held, "reservation")
+        ),
+    );
+    let Holdings { due, late, .. } = holdings;
+    let mut now = format!("{due} due or under way, {late} late");
     if holdings.strained {
-        said.push_str(
-            "; renewals are late, and no new reservation is granted before they have caught up",
+        now.push_str(
+            ": renewals are late, and no new reservation is granted before they have caught up",
         );
     }
-    if holdings.refused > 0 {
-        let refused = several(holdings.refused, "grant");
-        said.push_str(&format!(
-            "; {refused} refused since the start, as renewals were late"
-        ));
-    }
-    said
-}
-
-fn renewals(holdings: &Holdings) -> String {
-    let Holdings { due, late, .. } = holdings;
+    table.row("renewals now", now);
     let Holdings {
         renewed,
         failed,
         lost,
         ..
     } = holdings;
-    format!(
-        "{due} due, {late} late; {renewed} confirmed, {failed} failed since the start; {lost} lost"
-    )
+    table.row(
+        "renewals so far",
+        format!("{renewed} confirmed, {failed} failed and tried again"),
+    );
+    table.row(
+        "lost so far",
+        format!("{} while held", several(*lost, "reservation")),
+    );
+    if holdings.refused > 0 {
+        let refused = several(holdings.refused, "grant");
+        let said = format!("{refused} refused since the start, as renewals were late");
+        table.row("not granted", said);
+    }
 }
 
 fn several(count: i64, of: &str) -> String {
@@ -163,7 +171,10 @@ mod tests {
         };
         told(&mut table, &counts);
         let lines = table.render();
-        assert_eq!(lines, "of  order: 3 deliveries = 1 APPLIED + 2 REPLAYED\n");
+        assert_eq!(
+            lines,
+            "messages  order: 3 deliveries = 1 APPLIED + 2 REPLAYED\n"
+        );
     }
 
     #[test]
@@ -192,10 +203,12 @@ mod tests {
         };
         assert_eq!(
             lines(&counts),
-            "of        nothing was delivered yet\n\
-             waiting   1 call; 2 of 2048 places taken\n\
-             held      12 reservations of 65536\n\
-             renewals  2 due, 0 late; 40 confirmed, 0 failed since the start; 0 lost\n"
+            "messages         nothing was delivered yet\n\
+             waiting now      1 call, for a busy resource or a result; 2 of 2048 places for such calls taken\n\
+             held now         12 reservations on Hold streams (`hold`, `exec`), of 65536 at most\n\
+             renewals now     2 due or under way, 0 late\n\
+             renewals so far  40 confirmed, 0 failed and tried again\n\
+             lost so far      0 reservations while held\n"
         );
         counts.waiting.as_mut().unwrap().missed = 3;
         let holdings = counts.holdings.as_mut().unwrap();

@@ -12,7 +12,20 @@ use crate::proto::v1::{HoldResponse, Reservation};
 pub(super) struct Held {
     /// In the order given. Without a bound: nothing was told of it yet.
     reservations: Vec<(String, Option<Boottime>)>,
+    /// Those of which a renewal failed, and none was confirmed since.
+    expiring: Vec<String>,
     release_on_close: bool,
+}
+
+/// How news look beside what was told before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// The first renewal of a reservation.
+    First,
+    /// One more renewal, or that one failed again.
+    Usual,
+    /// Anything else.
+    Other,
 }
 
 impl Held {
@@ -21,24 +34,42 @@ impl Held {
         let reservations = reservations.iter().map(|id| (id.clone(), None));
         Self {
             reservations: reservations.collect(),
+            expiring: Vec::new(),
             release_on_close,
         }
     }
 
     /// Notes what was told on a stream that was opened then.
-    pub(super) fn hear(&mut self, response: &HoldResponse, opened: Boottime) {
+    pub(super) fn hear(&mut self, response: &HoldResponse, opened: Boottime) -> Said {
         let id = &response.reservation_id;
+        let expiring = self.expiring.contains(id);
         match &response.news {
             Some(News::Renewed(reservation)) => {
+                self.expiring.retain(|held| held != id);
                 let bound = safe_for(reservation).map(|safe| opened.plus(safe));
                 let mut all = self.reservations.iter_mut();
-                if let Some((_, last)) = all.find(|(held, _)| held == id) {
-                    *last = bound.max(*last);
+                let Some((_, last)) = all.find(|(held, _)| held == id) else {
+                    return Said::Other;
+                };
+                let first = last.is_none();
+                *last = bound.max(*last);
+                match (first, expiring) {
+                    (true, _) => Said::First,
+                    (false, true) => Said::Other,
+                    (false, false) => Said::Usual,
                 }
             }
-            Some(News::Lost(_)) => self.reservations.retain(|(held, _)| held != id),
+            Some(News::Lost(_)) => {
+                self.reservations.retain(|(held, _)| held != id);
+                Said::Other
+            }
             // What was known before counts.
-            Some(News::Expiring(_)) | None => {}
+            Some(News::Expiring(_)) if expiring => Said::Usual,
+            Some(News::Expiring(_)) => {
+                self.expiring.push(id.clone());
+                Said::Other
+            }
+            None => Said::Other,
         }
     }
 
@@ -147,6 +178,27 @@ mod tests {
         held.hear(&news("a", News::Lost(Decision::default())), now);
         assert!(held.is_empty());
         assert_eq!(held.told(), "");
+    }
+
+    #[test]
+    fn what_is_as_usual_is_told_from_what_is_not() {
+        let mut held = Held::new(&["a".into(), "b".into()], false);
+        let expiring = |id| news(id, News::Expiring(Reservation::default()));
+        let minute = Duration::from_secs(60);
+        let told = [
+            (renewed("a", minute), Said::First),
+            (renewed("b", minute), Said::First),
+            (renewed("a", minute), Said::Usual),
+            (expiring("a"), Said::Other),
+            (expiring("a"), Said::Usual),
+            (renewed("b", minute), Said::Usual),
+            (renewed("a", minute), Said::Other),
+            (renewed("a", minute), Said::Usual),
+            (news("a", News::Lost(Decision::default())), Said::Other),
+        ];
+        for (news, said) in told {
+            assert_eq!(held.hear(&news, Boottime::now()), said, "{news:?}");
+        }
     }
 
     #[test]

@@ -4,11 +4,12 @@ use clap::{Args, Subcommand};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use super::admin::AdminArgs;
+use super::admin::{AdminArgs, author};
 use super::exit::{self, Exit};
+use super::incident_rows::how_closed;
 use super::session::{CallTimeout, Output, PrintingArgs, with_timeout};
 use super::table::Table;
-use super::trouble::Trouble;
+use super::trouble::{Trouble, plain};
 use super::{json, output};
 use crate::proto::v1::operator_service_client::OperatorServiceClient;
 use crate::proto::v1::{CloseIncidentRequest, GetIncidentRequest, Incident, ListIncidentsRequest};
@@ -70,7 +71,7 @@ struct CloseArgs {
     /// What was found and done
     #[arg(long, env = "FENCEPOST_REASON", value_name = "TEXT")]
     reason: String,
-    /// Who closes it [default: the user that runs this command]
+    /// Who closes it [default: $USER, else `admin socket`]
     #[arg(long, env = "FENCEPOST_BY", value_name = "NAME")]
     by: Option<String>,
     #[command(flatten)]
@@ -188,11 +189,10 @@ impl ShowArgs {
 impl CloseArgs {
     async fn run(self) -> Result<Exit, Trouble> {
         let mut operator = Operator::reach(&self.reach).await?;
-        let user = || std::env::var("USER").unwrap_or_default();
         let request = CloseIncidentRequest {
             incident_id: self.id,
             reason: self.reason,
-            closed_by: self.by.unwrap_or_else(user),
+            closed_by: author(self.by),
         };
         let request = with_timeout(request, operator.timeout);
         let answer = operator.client.close_incident(request).await;
@@ -205,6 +205,17 @@ impl CloseArgs {
             table.incident(&incident);
         };
         output::answer(self.reach.printing.output, "Incident", &incident, fill)?;
+        if closed.closed_before {
+            let how = how_closed(&incident).unwrap_or_default();
+            let told = format!(
+                "it was closed before, {how}; that stays, and what was given now is not kept"
+            );
+            output::say(&format!(
+                "fencepost: {}
+",
+                plain(&told)
+            ));
+        }
         Ok(Exit::Good)
     }
 }

@@ -8,7 +8,10 @@ mod digest;
 mod exec;
 mod exit;
 mod explain;
+mod files;
 mod held;
+mod hold;
+mod incident_rows;
 mod incidents;
 mod intent;
 mod json;
@@ -22,13 +25,13 @@ mod reservation;
 mod resolve;
 pub mod serve;
 mod session;
-mod stream;
 mod table;
 mod timeline;
 mod transition;
 mod trouble;
 mod values;
 mod wait;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -67,7 +70,7 @@ enum Command {
     Renew(reservation::RoundArgs),
     /// Hold reservations for as long as this command runs, and tell what becomes of them
     #[command(after_help = exit::of_a_question(&[12]))]
-    Hold(stream::HoldArgs),
+    Hold(hold::HoldArgs),
     /// Run a command for only as long as a resource is held; with --once, only if it has never been run
     #[command(after_help = exec::HELP)]
     Exec(Box<exec::ExecArgs>),
@@ -97,7 +100,7 @@ enum Command {
     Inspect(question::InspectArgs),
     /// Show a resource as it stands, and each of its states from then on
     #[command(after_help = exit::of_a_question(&[]))]
-    Watch(stream::WatchArgs),
+    Watch(watch::WatchArgs),
     /// List, show and close what a person must judge, over the sidecar's admin socket
     #[command(after_help = exit::of_a_question(&[13]))]
     Incidents(Box<incidents::IncidentsArgs>),
@@ -155,6 +158,18 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
+    let is_a_sidecar = matches!(cli.command, Command::Serve(_) | Command::Dev(_));
+    let cannot_start = |why: &str| {
+        output::say(&format!("fencepost: cannot start: {why}\n"));
+        if is_a_sidecar {
+            serve::EXIT_FAILED.into()
+        } else {
+            Exit::Failed.into()
+        }
+    };
+    if let Err(why) = files::enough() {
+        return cannot_start(&why);
+    }
     // One thread carries more than ten thousand calls a second; more cost more in waking each other, for a call hops between
     // tasks, than they bring. What takes long (large contents) runs on threads of its own.
     let runtime = match tokio::runtime::Builder::new_current_thread()
@@ -162,10 +177,7 @@ pub fn main() -> ExitCode {
         .build()
     {
         Ok(runtime) => runtime,
-        Err(error) => {
-            output::say(&format!("fencepost: cannot start: {error}\n"));
-            return Exit::Failed.into();
-        }
+        Err(error) => return cannot_start(&error.to_string()),
     };
     let exit = runtime.block_on(run(cli.command));
     runtime.shutdown_timeout(LEFT_BEHIND_LIMIT);

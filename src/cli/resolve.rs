@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::admin::AdminArgs;
+use super::admin::{AdminArgs, author};
 use super::exit::Exit;
 use super::intent::ResultArgs;
 use super::reservation::exit;
@@ -10,9 +10,6 @@ use super::session::{PrintingArgs, with_timeout};
 use super::trouble::Trouble;
 use super::{ResourceArgs, output};
 use crate::proto::v1::{Finding, ResolveOperationRequest};
-
-/// Whoever resolves, if the environment does not say.
-const RESOLVER_UNKNOWN: &str = "unknown";
 
 /// Resolves an operation.
 #[derive(Debug, Args)]
@@ -26,7 +23,7 @@ pub(super) struct ResolveArgs {
     reason: String,
     #[command(flatten)]
     finding: FindingArgs,
-    /// Who says so [default: $USER]
+    /// Who says so [default: $USER, else `admin socket`]
     #[arg(long, env = "FENCEPOST_BY", value_name = "NAME")]
     by: Option<String>,
     /// The attempt that was looked into; another one is left alone [default: whichever is the last]
@@ -62,15 +59,12 @@ impl ResolveArgs {
     /// Asks and prints.
     pub(super) async fn run(self) -> Result<Exit, Trouble> {
         let printing = self.printing.clone();
-        let by = self.by.or_else(|| std::env::var("USER").ok());
         let request = ResolveOperationRequest {
             resource: Some(self.resource.named()?),
             operation_id: self.key,
             finding: self.finding.read().into(),
             result: self.result.read()?,
-            resolver: by
-                .filter(|name| !name.is_empty())
-                .unwrap_or_else(|| RESOLVER_UNKNOWN.to_owned()),
+            resolver: author(self.by),
             reason: self.reason,
             attempt: self.attempt.unwrap_or_default(),
             even_if_running: self.even_if_running,

@@ -11,7 +11,7 @@ use crate::observe::{logs, panics};
 use crate::server;
 
 /// The sidecar could not start, or broke down.
-const EXIT_FAILED: u8 = 1;
+pub(super) const EXIT_FAILED: u8 = 1;
 /// The configuration is wrong; `EX_CONFIG` of `sysexits.h`.
 const EXIT_CONFIG: u8 = 78;
 
@@ -159,7 +159,11 @@ async fn run(
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::say(&format!("fencepost: {error}\n"));
-            ExitCode::from(EXIT_FAILED)
+            ExitCode::from(if error.is_misconfigured() {
+                EXIT_CONFIG
+            } else {
+                EXIT_FAILED
+            })
         }
     }
 }

@@ -134,11 +134,18 @@ impl Session {
         &self,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, Trouble> {
-        match tokio::time::timeout(self.timeout.0, self.answer(call)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.trouble(&Status::deadline_exceeded(
-                "the stream did not open in time",
-            ))),
+        let opened = self.opened(call).await;
+        opened.map_err(|status| self.trouble(&status))
+    }
+
+    /// The same, for whoever looks at what went wrong.
+    pub(super) async fn opened<T>(
+        &self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Status> {
+        match tokio::time::timeout(self.timeout.0, call).await {
+            Ok(answer) => answer.map(Response::into_inner),
+            Err(_) => Err(Status::deadline_exceeded("the stream did not open in time")),
         }
     }
 

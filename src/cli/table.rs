@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::trouble::plain;
 use crate::engine::Boottime;
 use crate::proto::v1::{
-    Advice, Decision, Evidence, Incident, IncidentStatus, Layer, Queue, Reservation, Resource,
-    Result as Stored, Snapshot, Verdict, Waiter,
+    Advice, Decision, Layer, Queue, Reservation, Resource, Result as Stored, Snapshot, Verdict,
+    Waiter,
 };
 
 /// The most of a result that is shown, in characters; JSON output shows all of it.
@@ -112,7 +112,11 @@ impl Table {
         } else {
             &snapshot.state
         };
-        self.row("state", state).row("held", held(snapshot));
+        let also = snapshot.live_also.iter();
+        let also: Vec<String> = also.map(|one| format!("{}/{}", one.kind, one.id)).collect();
+        self.row("state", state)
+            .row("held", held(snapshot))
+            .row("together with", also.join(", "));
         let identity: Vec<String> = snapshot
             .identity
             .iter()
@@ -140,90 +144,10 @@ impl Table {
         }
         self
     }
-
-    /// What a person must judge.
-    pub(super) fn incident(&mut self, incident: &Incident) -> &mut Self {
-        self.row("incident", &incident.incident_id)
-            .row("resource", resource(incident.resource.as_ref()))
-            .row("operation", &incident.operation_id)
-            .row(
-                "found",
-                format!(
-                    "{}, rule {}",
-                    verdict_name(incident.verdict()),
-                    incident.rule
-                ),
-            )
-            .row("explanation", &incident.explanation)
-            .row("differs at", pointers(&incident.differing_fields))
-            .row("state then", &incident.state)
-            .row("sent by", &incident.sender);
-        if let Some(time) = &incident.create_time {
-            self.row("first found", time.to_string());
-        }
-        if incident.count > 1
-            && let Some(time) = &incident.last_time
-        {
-            let count = incident.count;
-            self.row("how often", format!("{count} times, last {time}"));
-        }
-        self.row("digest", hex(&incident.digest))
-            .row("first digest", hex(&incident.first_digest))
-            .row("last digest", hex(&incident.last_digest));
-        if incident.evidence_count > 0 {
-            let count = incident.evidence_count;
-            let pieces = if count == 1 { "piece" } else { "pieces" };
-            self.row(
-                "evidence",
-                format!("{count} {pieces}: results not taken, and claims that died"),
-            );
-        }
-        if incident.evidence_not_kept > 0 {
-            let count = incident.evidence_not_kept;
-            self.row(
-                "not kept",
-                format!("{count} more, for the incident is full"),
-            );
-        }
-        let closing = incident.closing.as_ref().map(|closing| {
-            let time = closing.close_time.as_ref().map(ToString::to_string);
-            let time = time.unwrap_or_default();
-            format!("{time} by {}: {}", closing.closed_by, closing.reason)
-        });
-        match (incident.status(), closing) {
-            (IncidentStatus::Open, None) => self.row("status", "open"),
-            (IncidentStatus::Open, Some(closing)) => {
-                self.row("status", format!("open again; was closed {closing}"))
-            }
-            (IncidentStatus::Closed, closing) => {
-                self.row("status", format!("closed {}", closing.unwrap_or_default()))
-            }
-            (IncidentStatus::Unspecified, _) => self,
-        }
-    }
-
-    /// A result that was not taken.
-    pub(super) fn evidence(&mut self, evidence: &Evidence) -> &mut Self {
-        let result = evidence.result.as_ref();
-        match result.filter(|result| **result != crate::proto::v1::Result::default()) {
-            Some(result) => self.row("not taken", stored(result)),
-            // Nobody sent anything; it was found by whoever came next.
-            None => self.row(
-                "died",
-                "a claim ended without a result; its effect may have run",
-            ),
-        };
-        let mut from = evidence.sender.clone();
-        if let Some(time) = &evidence.create_time {
-            from.push_str(&format!(" at {time}"));
-        }
-        self.row("  from", from)
-            .row("  under", &evidence.reservation_id)
-    }
 }
 
 /// The empty pointer stands for the content as a whole.
-fn pointers(fields: &[String]) -> String {
+pub(super) fn pointers(fields: &[String]) -> String {
     let shown = fields.iter().map(|field| match field.as_str() {
         "" => "the content as a whole",
         field => field,
@@ -231,7 +155,7 @@ fn pointers(fields: &[String]) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -265,7 +189,7 @@ fn to_do(advice: Advice) -> &'static str {
     }
 }
 
-fn resource(resource: Option<&Resource>) -> String {
+pub(super) fn resource(resource: Option<&Resource>) -> String {
     resource.map_or_else(String::new, |resource| {
         format!("{} {}", resource.kind, resource.id)
     })
@@ -305,7 +229,7 @@ fn waits(waiter: &Waiter) -> String {
     text
 }
 
-fn stored(result: &Stored) -> String {
+pub(super) fn stored(result: &Stored) -> String {
     let mut parts = Vec::new();
     if result.code != 0 {
         parts.push(result.code.to_string());

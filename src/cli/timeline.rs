@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::admin::AdminArgs;
+use super::admin::{AdminArgs, author};
 use super::exit::{self, Exit};
 use super::output;
 use super::session::{PrintingArgs, with_timeout};
@@ -36,7 +36,7 @@ pub(super) struct StartArgs {
     /// A token that is known to have been granted; all new ones will be above it [default: the clock says enough]
     #[arg(long, env = "FENCEPOST_ABOVE", value_name = "TOKEN", value_parser = clap::value_parser!(i64).range(1..=TOKEN_MAX))]
     above: Option<i64>,
-    /// Who starts it [default: $USER]
+    /// Who starts it [default: $USER, else `admin socket`]
     #[arg(long, env = "FENCEPOST_BY", value_name = "NAME")]
     by: Option<String>,
     #[command(flatten)]
@@ -66,11 +66,10 @@ impl AdminCommand {
 
 impl StartArgs {
     async fn run(self) -> Result<Exit, Trouble> {
-        let by = self.by.or_else(|| std::env::var("USER").ok());
         let request = StartTimelineRequest {
             reason: self.reason,
             above: self.above.unwrap_or_default(),
-            started_by: by.unwrap_or_default(),
+            started_by: author(self.by),
         };
         let place = self.admin.place();
         let mut client = self.admin.connect().await?;

@@ -14,6 +14,9 @@ use super::session::{causes, root_cause};
 /// The reason that a sidecar gives at the end of a stream when it stops.
 const STOPPING: &str = "STOPPING";
 
+/// The reasons that it gives where a stream ends with its timeline: another one is in force, or none for now.
+const OF_TIMELINES: [&str; 2] = ["STORE_UNAVAILABLE", "HALTED"];
+
 /// Why a command has no answer.
 #[derive(Debug)]
 pub(super) struct Trouble {
@@ -106,6 +109,13 @@ impl Trouble {
                     again_after(status)
                 ),
             ),
+            // Nobody took the connection, so nothing was sent.
+            Code::Unavailable | Code::Unknown if was_refused(status) => Self::new(
+                Exit::Unavailable,
+                format!(
+                    "no sidecar answers at {place} any more (the connection is refused), and nothing was done: start one, and ask again"
+                ),
+            ),
             Code::Unavailable | Code::Unknown if lost => Self::new(
                 Exit::Unknown,
                 format!(
@@ -161,6 +171,12 @@ impl Trouble {
                      this version?"
                 ),
             ),
+            Code::FailedPrecondition | Code::ResourceExhausted | Code::DataLoss if !lost => {
+                Self::new(
+                    Exit::Failed,
+                    format!("the sidecar at {place} cannot do that: {said}"),
+                )
+            }
             code @ (Code::Ok
             | Code::Unknown
             | Code::AlreadyExists
@@ -171,9 +187,13 @@ impl Trouble {
             | Code::Internal
             | Code::Unavailable
             | Code::DataLoss
-            | Code::Unauthenticated) => {
-                Self::new(Exit::Failed, format!("{place} answered {code:?}: {said}"))
-            }
+            | Code::Unauthenticated) => Self::new(
+                Exit::Failed,
+                format!(
+                    "what answers at {place} has failed ({}): {said}",
+                    code.description()
+                ),
+            ),
         }
     }
 
@@ -223,6 +243,19 @@ fn how_it_ended(place: &str, status: &Status) -> String {
         | Code::DataLoss
         | Code::Unauthenticated) => format!("the sidecar at {place} answered {code:?}: {said}"),
     }
+}
+
+/// Whether nobody listens there, so that nothing was sent.
+pub(super) fn was_refused(status: &Status) -> bool {
+    causes(status)
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Whether a stream that ended so can be gone on with in a while, at the same sidecar.
+pub(super) fn may_be_opened_anew(status: &Status) -> bool {
+    let info = status.get_details_error_info();
+    info.is_some_and(|info| OF_TIMELINES.contains(&info.reason.as_str()))
 }
 
 fn again_after(status: &Status) -> String {
@@ -295,6 +328,12 @@ mod tests {
     fn a_connection_that_broke_under_way_is_an_unknown_outcome() {
         let broken = Status::from_error(Box::new(std::io::Error::other("reset")));
         assert_eq!(Trouble::from_status("here", &broken).exit, Exit::Unknown);
+        // Where nobody took the connection nothing was sent.
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let refused = Status::from_error(Box::new(refused));
+        let trouble = Trouble::from_status("here", &refused);
+        assert_eq!(trouble.exit, Exit::Unavailable);
+        assert!(trouble.message.contains("nothing was done"), "{trouble:?}");
     }
 
     #[test]

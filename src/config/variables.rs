@@ -62,6 +62,7 @@ const CLIENT_VARIABLES: &[&str] = &[
     "FENCEPOST_TO",
     "FENCEPOST_TTL",
     "FENCEPOST_VALIDATE_ONLY",
+    "FENCEPOST_VERBOSE",
     "FENCEPOST_WAIT",
 ];
 /// What `exec` tells the command that it runs. No flag reads them.

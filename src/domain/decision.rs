@@ -337,6 +337,8 @@ pub struct LiveRound {
     pub holder: Option<Holder>,
     /// At most how long, unless renewed.
     pub at_most: Duration,
+    /// Other resources that it holds: all of them, in order, if this one names the round; else the one that does.
+    pub also: Vec<ResourceId>,
 }
 
 /// A reservation as its holder gets it.

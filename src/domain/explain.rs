@@ -105,7 +105,8 @@ pub struct Story {
     pub waiting: WhoWaits,
     /// Its story, from what it is now to what to do.
     pub sentences: Vec<Sentence>,
-    /// Whether anything is known of what was asked about: of the operation if one was named, else of the resource.
+    /// Whether anything is known of what was asked about: of the operation if one was named, else of the resource. Who waits for it is
+    /// something, too.
     pub known: bool,
 }
 
@@ -178,9 +179,11 @@ pub fn explain(gathered: &Gathered) -> Story {
         Some((id, state, _)) => {
             let given_back = telling.open(id).is_some();
             let found = telling.incidents_of(id).next().is_some();
-            *state != OperationState::NeverSeen || given_back || found
+            let mut waiting = gathered.waiting.first.iter();
+            let waited_for = waiting.any(|waiter| waiter.operation.as_ref() == Some(id));
+            *state != OperationState::NeverSeen || given_back || found || waited_for
         }
-        None => written,
+        None => written || gathered.waiting.calls > 0,
     };
     telling.standing();
     if written {

@@ -87,6 +87,17 @@ pub enum Company {
     Follows(ResourceId),
 }
 
+impl Company {
+    /// The others, as far as the record itself tells them.
+    pub fn told(&self) -> Vec<ResourceId> {
+        match self {
+            Self::Alone => Vec::new(),
+            Self::Leads(others) => others.clone(),
+            Self::Follows(lead) => vec![lead.clone()],
+        }
+    }
+}
+
 /// Asks for a reservation of several resources.
 #[derive(Clone, Debug)]
 pub struct ReserveTogether {

@@ -30,7 +30,7 @@ use super::tally::Tally;
 use super::tasks::Tasks;
 use super::ticket::{Patience, Progress, Ticket, UNKNOWN_RETRY, within};
 use super::waiting::Waiting;
-use crate::domain::decision::{Decision, Grant, Snapshot};
+use crate::domain::decision::{Decision, Grant};
 use crate::domain::ids::{Nonce, ResourceId};
 pub use crate::domain::judge::OperationState;
 use crate::domain::judge::{Answer, Ask};
@@ -213,20 +213,6 @@ impl Engine {
         }
     }
 
-    /// Shows a resource.
-    pub async fn inspect(&self, resource: ResourceId, caller: Caller) -> Result<Snapshot, Fault> {
-        match self.ask_within(&resource, Ask::Inspect, caller).await? {
-            Answer::Snapshot(snapshot) => Ok(snapshot),
-            other @ (Answer::Judged(_)
-            | Answer::Ended(..)
-            | Answer::Held(..)
-            | Answer::Known(..)
-            | Answer::Swept) => {
-                unreachable!("an inspection is answered by a snapshot, not by {other:?}")
-            }
-        }
-    }
-
     /// Whether calls can be answered, as it is found out.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.health.clone()
@@ -328,7 +314,7 @@ impl Engine {
         answer.unwrap_or_else(|_| Err(dropped(&progress)))
     }
 
-    async fn ask_within(
+    pub(super) async fn ask_within(
         &self,
         resource: &ResourceId,
         ask: Ask,

@@ -9,6 +9,10 @@ use crate::domain::ids::{Holder, Reason};
 use crate::domain::incident::{Incident, IncidentFilter};
 use crate::store::{IncidentPage, StoreError};
 
+/// Whether an incident was closed before it was to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClosedBefore(pub bool);
+
 impl Engine {
     /// Incidents behind `after` in the order of their ids, at most `limit`.
     pub async fn incidents(
@@ -43,14 +47,14 @@ impl Engine {
         within(caller.deadline, &Progress::default(), asking).await
     }
 
-    /// Closes an incident. One that is closed already stays as it was closed first.
+    /// Closes an incident. One that is closed already stays as it was closed first; so the second part says whether it was.
     pub async fn close_incident(
         &self,
         id: IncidentId,
         by: Holder,
         reason: Reason,
         caller: Caller,
-    ) -> Result<Incident, Fault> {
+    ) -> Result<(Incident, ClosedBefore), Fault> {
         self.admit(caller)?;
         let progress = Progress::default();
         let (store, sent) = (self.shared.store.clone(), progress.clone());
@@ -59,7 +63,9 @@ impl Engine {
                 return Err(Fault::DeadlinePassed);
             }
             let time_ms = wall_clock_ms();
+            let mut before = ClosedBefore(false);
             let changed = store.change_incident(&id, |mut incident| {
+                before = ClosedBefore(!incident.is_open());
                 incident.is_open().then(|| {
                     incident.close(by.clone(), reason.clone(), time_ms);
                     incident
@@ -70,7 +76,7 @@ impl Engine {
                 // As it stands now, with its evidence; that it is closed holds also if this cannot be read.
                 Ok(Some(changed)) => {
                     let shown = store.incident(&id, 0).await.ok().flatten();
-                    Ok(shown.unwrap_or(changed))
+                    Ok((shown.unwrap_or(changed), before))
                 }
                 Err(StoreError::Indeterminate { detail }) => {
                     tracing::warn!(detail, "whether an incident was closed is unknown");

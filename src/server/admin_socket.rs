@@ -78,6 +78,13 @@ pub enum AdminSocketError {
     },
 }
 
+impl AdminSocketError {
+    /// Whether there is no directory where the socket was to be, so that the next start would end so, too.
+    pub(super) fn is_misplaced(&self) -> bool {
+        matches!(self, Self::NoDirectory(_) | Self::NotADirectory(_))
+    }
+}
+
 /// An admin socket that listens.
 pub(super) struct AdminListener {
     listener: UnixListener,

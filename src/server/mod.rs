@@ -56,6 +56,13 @@ pub enum ServeError {
     Signals(#[source] std::io::Error),
 }
 
+impl ServeError {
+    /// Whether the configuration is wrong, as only the start could find out.
+    pub fn is_misconfigured(&self) -> bool {
+        matches!(self, Self::AdminSocket(error) if error.is_misplaced())
+    }
+}
+
 /// Runs a sidecar until it is told to stop.
 pub async fn run(config: Config) -> Result<(), ServeError> {
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;

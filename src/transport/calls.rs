@@ -248,10 +248,8 @@ impl Calls {
     ) -> Result<pb::CloseIncidentResponse, Fault> {
         let (id, by, reason) = incident::close(&request, origin.peer.as_str())?;
         let engine = self.engine.get()?;
-        let closed = engine.close_incident(id, by, reason, origin.caller).await?;
-        Ok(pb::CloseIncidentResponse {
-            incident: Some(incident::to_wire(closed)),
-        })
+        let (closed, before) = engine.close_incident(id, by, reason, origin.caller).await?;
+        Ok(incident::closed(closed, before))
     }
 
     pub(super) async fn apply_machine(

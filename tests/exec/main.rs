@@ -12,6 +12,7 @@ mod support;
 mod away;
 mod bench;
 mod engines;
+mod plain;
 mod settled;
 mod streams;
 

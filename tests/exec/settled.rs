@@ -162,6 +162,12 @@ async fn a_command_carries_out_an_event_of_a_machine_and_its_exit_makes_the_move
         let carry_out = ["--once", "k", "--event", "carry_out"];
         let early = bench.run(&carry_out, ran).await;
         assert_eq!(early.exit, 10, "{}", early.err);
+        assert!(early.err.contains("it is too early"), "{}", early.err);
+        // That somebody else does it is another thing, and so is its code.
+        let early = bench
+            .run(&[&carry_out[..], &["--busy-code", "0"]].concat(), ran)
+            .await;
+        assert_eq!(early.exit, 10, "{}", early.err);
         assert_eq!(bench.log(), "");
         let create = [
             "transition",

@@ -103,7 +103,7 @@ async fn how_long_a_held_reservation_is_safe_is_told_from_now_on_and_does_not_gr
         let sidecar = Process::dev(&[]).await;
         let bench = Bench::at(&sidecar);
         let id = reserve(&bench, "kept", "3s").await;
-        let mut hold = start(&bench, &["hold", &id]);
+        let mut hold = start(&bench, &["hold", &id, "--verbose"]);
         let mut safe = Vec::new();
         while safe.len() < 5 {
             let line = hold.line().await;
@@ -119,6 +119,93 @@ async fn how_long_a_held_reservation_is_safe_is_told_from_now_on_and_does_not_gr
             assert!(seconds.is_none_or(|seconds| seconds < 3), "{safe:?}");
             assert!(told.contains("counted from when this is printed"), "{told}");
         }
+    }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewals_that_are_as_usual_are_told_once_unless_all_is_asked_for() {
+    bounded(Box::pin(async {
+        let sidecar = Process::dev(&[]).await;
+        let bench = Bench::at(&sidecar);
+        let id = reserve(&bench, "kept", "3s").await;
+        let calm = start(&bench, &["hold", &id]);
+        let programs = start(&bench, &["hold", &id, "-o", "json"]);
+        let mut all = start(&bench, &["hold", &id, "--verbose"]);
+        let mut news = 0;
+        while news < 4 {
+            news += usize::from(all.line().await.starts_with("news"));
+        }
+        assert_eq!(bench.fencepost(&["release", &id]).await.exit, 0);
+        let [calm, programs] = [calm.ended().await, programs.ended().await];
+        let told: Vec<&str> = calm
+            .out
+            .lines()
+            .filter(|line| line.starts_with("news"))
+            .collect();
+        assert_eq!(told.len(), 2, "{}", calm.out);
+        assert!(told[0].ends_with("renewed"), "{}", calm.out);
+        assert!(told[1].ends_with("lost"), "{}", calm.out);
+        assert!(calm.out.contains("--verbose tells"), "{}", calm.out);
+        let renewed = programs.out.matches(r#""renewed":"#).count();
+        assert!(renewed > 1, "{}", programs.out);
+    }))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_timeline_ends_what_is_held_and_says_so_and_a_watch_goes_on_in_it() {
+    bounded(Box::pin(async {
+        let sidecar = Process::dev(&[]).await;
+        let bench = Bench::at(&sidecar);
+        let id = reserve(&bench, "kept", "1h").await;
+        let told = bench.path("told");
+        let words = ["watch", "job", "kept", "-o", "json"];
+        let mut watch = bench.command(env!("CARGO_BIN_EXE_fencepost"), &words);
+        watch.stderr(std::fs::File::create(&told).unwrap());
+        let mut watch = Exec::start(watch);
+        let read = |line: String| serde_json::from_str::<serde_json::Value>(&line).unwrap();
+        let first = read(watch.line().await);
+        let mut hold = start(&bench, &["hold", &id]);
+        assert_eq!(hold.line().await, "news         renewed");
+        let mut exec = bench.begin(&[], "echo up $$; sleep 600");
+        exec.up().await;
+        let start_timeline = ["admin", "start-timeline", "--reason", "restored"];
+        let started = bench.fencepost(&start_timeline).await;
+        assert_eq!(started.exit, 0, "{}", started.err);
+        // It goes on by itself, and says that it begins anew.
+        let anew = loop {
+            let line = watch.line().await;
+            let state = read(line);
+            if state["timelineId"] != first["timelineId"] {
+                break state;
+            }
+        };
+        assert_eq!(anew["gap"], true, "{anew}");
+        assert!(anew["snapshot"]["liveToken"].is_null(), "{anew}");
+        reserve(&bench, "kept", "1h").await;
+        let next = read(watch.line().await);
+        assert!(!next["snapshot"]["liveToken"].is_null(), "{next}");
+        assert!(next["gap"].is_null(), "{next}");
+        let said = std::fs::read_to_string(&told).unwrap();
+        assert!(said.contains("goes on by itself"), "{said}");
+        assert!(said.contains("a new timeline was started"), "{said}");
+        // Nobody's time ran out.
+        let hold = hold.ended().await;
+        assert_eq!(hold.exit, 12, "{}", hold.err);
+        assert!(
+            hold.out.contains("granted in an older timeline"),
+            "{}",
+            hold.out
+        );
+        let exec = exec.ended().await;
+        assert_eq!(exec.exit, 12, "{}", exec.err);
+        assert!(
+            exec.err
+                .contains("lost (the reservation was granted in an older timeline"),
+            "{}",
+            exec.err
+        );
     }))
     .await;
 }

@@ -31,7 +31,7 @@ async fn close(sidecar: &Sidecar, id: &IncidentId, by: &str, why: &str) -> Incid
     let closed = sidecar
         .engine
         .close_incident(id.clone(), person(by), reason(why), caller());
-    closed.await.expect("it is closed")
+    closed.await.expect("it is closed").0
 }
 
 async fn shown(sidecar: &Sidecar, id: &IncidentId) -> Incident {

@@ -141,7 +141,7 @@ async fn close(sidecar: &Sidecar, incident: &Incident) -> Incident {
     let closed = sidecar
         .engine
         .close_incident(incident.id.clone(), by, why, caller());
-    closed.await.expect("it is closed")
+    closed.await.expect("it is closed").0
 }
 
 fn options(clock: &Clock) -> EngineOptions {

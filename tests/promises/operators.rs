@@ -106,10 +106,24 @@ async fn incidents_are_listed_shown_and_closed_on_the_command_line() {
     assert!(without.contains("--reason"), "{without}");
     let blank = refused(&sidecar, &["close", order, "--reason", " "], 65).await;
     assert!(blank.contains("reason is required"), "{blank}");
-    let closed = told(&sidecar, &["close", order, "--reason", "the shop was told"]).await;
+    let words = ["close", order, "--reason", "the shop was told"];
+    let closed = incidents(&sidecar, &words).await;
+    assert_eq!(String::from_utf8(closed.stderr).unwrap(), "");
+    let closed = String::from_utf8(closed.stdout).unwrap();
     assert!(
         closed.contains("closed ") && closed.contains("by ann: the shop was told"),
         "{closed}"
+    );
+    // Whoever closes it once more is told that, and by whom it was; the answer is the same.
+    let words = ["close", order, "--reason", "not so", "--by", "bob"];
+    let twice = incidents(&sidecar, &words).await;
+    let (out, err) = (twice.stdout, String::from_utf8(twice.stderr).unwrap());
+    assert!(twice.status.success(), "{err}");
+    assert_eq!(String::from_utf8(out).unwrap(), closed);
+    assert!(err.contains("it was closed before, "), "{err}");
+    assert!(
+        err.contains("by ann: the shop was told; that stays"),
+        "{err}"
     );
     // A list, one shown and one closed are the same to a program.
     let again = ["close", order, "--reason", "once more", "-o", "json"];
@@ -136,6 +150,89 @@ async fn incidents_are_listed_shown_and_closed_on_the_command_line() {
     }
     let bad = refused(&sidecar, &["--kind", "no kind"], 65).await;
     assert!(bad.contains("kind"), "{bad}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_says_something_without_a_name_has_the_same_name_everywhere() {
+    let sidecar = Process::dev(&[]).await;
+    let door = Door::json(&sidecar);
+    let nameless = async |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fencepost"));
+        command.args(words).env_remove("USER");
+        command.env("FENCEPOST_ADMIN_SOCKET", sidecar.admin_socket());
+        let said = tokio::task::spawn_blocking(move || command.output().unwrap());
+        let said = said.await.unwrap();
+        let error = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.success(), "{words:?}: {error}");
+        serde_json::from_slice::<Value>(&said.stdout).unwrap()
+    };
+    let id = conflict(&door, "order", "pay").await;
+    let words = ["incidents", "close", id.as_str().unwrap(), "--reason", "r"];
+    let closed = nameless(&[&words[..], &["-o", "json"]].concat()).await;
+    assert_eq!(closed["closing"]["closedBy"], "admin socket");
+    let claim = json!({
+        "resource": {"kind": "order", "id": "2"},
+        "requestId": uuid::Uuid::new_v4().to_string(),
+        "intent": {"operationId": "k", "raw": ""},
+    });
+    let claimed = door.ask("Reserve", &claim).await;
+    let reservation = &claimed["reservation"]["reservationId"];
+    door.ask("Release", &json!({"reservationId": reservation}))
+        .await;
+    let words = [
+        "resolve", "order", "2", "k", "--done", "--reason", "r", "-o", "json",
+    ];
+    nameless(&words).await;
+    let asked = json!({"resource": {"kind": "order", "id": "2"}, "operationId": "k"});
+    let known = door.ask("Lookup", &asked).await;
+    let said = known["decision"]["resolution"].as_str().unwrap();
+    assert!(said.starts_with("admin socket said"), "{said}");
+    nameless(&["admin", "start-timeline", "--reason", "r", "-o", "json"]).await;
+    let timelines = nameless(&["admin", "timeline", "-o", "json"]).await;
+    assert_eq!(
+        timelines["starts"][0]["startedBy"], "admin socket",
+        "{timelines}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_knows_a_resource_that_is_only_waited_for() {
+    bounded(Box::pin(async {
+        let sidecar = Process::dev(&[]).await;
+        let door = Door::json(&sidecar);
+        let reserve = |id: &str| {
+            json!({
+                "resource": {"kind": "seat", "id": id},
+                "requestId": uuid::Uuid::new_v4().to_string(),
+                "holder": "bob",
+            })
+        };
+        door.ask("Reserve", &reserve("held")).await;
+        let never = operator(&sidecar, &["explain", "seat", "free"]).await;
+        assert_eq!(never.status.code(), Some(13));
+        // It ends with this test.
+        let mut waiting = JoinSet::new();
+        let mut both = reserve("free");
+        both["also"] = json!([{"kind": "seat", "id": "held"}]);
+        both["wait"] = json!("60s");
+        waiting.spawn({
+            let door = door.clone();
+            async move { door.try_ask("Reserve", &both).await }
+        });
+        let told = until("it is waited for", COUNTED_WITHIN, || async {
+            let said = operator(&sidecar, &["explain", "seat", "free"]).await;
+            said.status.success().then_some(said.stdout)
+        })
+        .await;
+        let told = String::from_utf8(told).unwrap();
+        assert!(told.contains("1 call waits for it"), "{told}");
+        assert!(told.contains("bob"), "{told}");
+        assert!(!told.contains("Nothing is known"), "{told}");
+        // Nobody waits for this operation.
+        let other = operator(&sidecar, &["explain", "seat", "free", "k"]).await;
+        assert_eq!(other.status.code(), Some(13));
+    }))
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

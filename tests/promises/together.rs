@@ -513,7 +513,32 @@ async fn a_reservation_of_several_outlives_the_process_that_granted_it() {
     .await;
 }
 
+async fn whoever_asks_about_one_of_several_is_told_the_others(backend: Backend) {
+    let [one, two] = backend.sidecars().await;
+    let mut all: [ResourceId; 3] = fresh_resources();
+    all.sort();
+    let also = async |sidecar: &Sidecar, resource: &ResourceId| {
+        let live = sidecar.inspect(resource).await.live;
+        live.map(|live| live.also)
+    };
+    let grant = one.hold_together(&together(&all)).await;
+    for sidecar in [&one, &two] {
+        for resource in &all {
+            let others = all.iter().filter(|other| *other != resource);
+            let others: Vec<ResourceId> = others.cloned().collect();
+            assert_eq!(also(sidecar, resource).await, Some(others));
+        }
+    }
+    one.release(&grant.id).await;
+    // One alone has none, also where the record still tells of those before.
+    let alone = two.hold(&reserve(&all[1])).await;
+    assert_eq!(also(&one, &all[1]).await, Some(Vec::new()));
+    assert_eq!(also(&one, &all[0]).await, None);
+    two.release(&alone.id).await;
+}
+
 engines! {
+    whoever_asks_about_one_of_several_is_told_the_others,
     all_of_several_are_held_under_one_token_and_released_whole,
     one_that_is_held_keeps_all_from_being_held_and_nothing_is_written,
     of_several_that_are_held_the_first_is_named,

@@ -170,6 +170,50 @@ fn what_is_wrong_in_json_is_named_and_its_value_is_not_repeated() {
 }
 
 #[test]
+fn half_a_character_is_told_as_what_it_is_with_its_field_and_its_place() {
+    let sidecar = Sidecar::dev();
+    for (text, name, at) in [
+        (
+            r#"{"resource": {"kind": "job", "id": "ab\ud800"}}"#,
+            "resource.id",
+            4,
+        ),
+        (
+            r#"{"intent": {"operationId": "\udc00"}}"#,
+            "intent.operation_id",
+            2,
+        ),
+        (
+            r#"{"intent": {"fromStates": ["a", "\ud800x"]}}"#,
+            "intent.from_states",
+            8,
+        ),
+        (
+            r#"{"intent": {"identity": {"a": "\uD800\u0041"}}}"#,
+            "intent.identity",
+            8,
+        ),
+        (
+            r#"{"intent": {"identity": {"\ud800": "a"}}}"#,
+            "intent.identity",
+            3,
+        ),
+        (r#"{"intent": {"raw": "\ud800"}}"#, "intent.raw", 2),
+        (r#"{"wait": "\ud800"}"#, "wait", 2),
+        (r#"{"\ud800": 1}"#, "body", 3),
+    ] {
+        let (code, _, answer) = post(&sidecar, "Transition", JSON, text);
+        assert_eq!((code, field(&answer)), (400, name), "{text}: {answer}");
+        let told = format!("holds half of a character at character {at} of its JSON");
+        let message = answer["message"].as_str().unwrap();
+        assert!(message.contains(&told), "{text}: {message}");
+    }
+    let pair = r#"{"resource": {"kind": "job", "id": "\ud83d\ude00"}}"#;
+    let (code, _, answer) = post(&sidecar, "Inspect", JSON, pair);
+    assert_eq!(code, 200, "{answer}");
+}
+
+#[test]
 fn both_spellings_of_a_field_and_numbers_as_text_are_read() {
     let sidecar = Sidecar::dev();
     for body in [

@@ -7,6 +7,9 @@ use super::super::trouble::{Trouble, plain};
 use super::program::Unrunnable;
 use crate::proto::v1::{Advice, Decision, Resource, Verdict};
 
+/// The rule by which a sidecar tells that it is another operation of the resource whose end is not known.
+const OTHER_INTERRUPTED: &str = "OTHER_INTERRUPTED";
+
 /// The codes that the caller has chosen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Codes {
@@ -65,6 +68,18 @@ pub(super) fn not_granted(
             codes.busy.unwrap_or(Exit::Retry.number()),
             format!("not run: somebody else is running {key} ({why})"),
         ),
+        Verdict::Interrupted if decision.rule == OTHER_INTERRUPTED => Ending::saying(
+            Exit::Interrupted.number(),
+            format!(
+                "not run: {why}; incident {} tells which it was, and a person says what came of it: fencepost incidents show, then \
+                 fencepost resolve {place} KEY --reason TEXT, with --done, or with --not-done to let it run again",
+                plain(&decision.incident_id)
+            ),
+        ),
+        Verdict::TooEarly => Ending::saying(
+            Exit::of_advice(decision.advice()).number(),
+            format!("not run: it is too early, and nobody else does it meanwhile: {why}"),
+        ),
         Verdict::Interrupted => Ending::saying(
             Exit::Interrupted.number(),
             format!(
@@ -78,7 +93,6 @@ pub(super) fn not_granted(
         | Verdict::Conflict
         | Verdict::Superseded
         | Verdict::OtherRound
-        | Verdict::TooEarly
         | Verdict::Rejected
         | Verdict::Fenced
         | Verdict::Expired => Ending::saying(
@@ -152,9 +166,10 @@ pub(super) fn not_stored(trouble: &Trouble, code: u8, to_find_out: &str) -> Endi
             ),
         );
     }
-    // What the trouble says besides is about a question with ids of its own, and only this process had those.
+    // What the trouble says besides is about a question with ids of its own, and only this process had those. That nobody heard the
+    // last one does not say that nobody heard those before.
     Ending::saying(
-        trouble.exit.number(),
+        Exit::Unknown.number(),
         format!(
             "the command ended with {code}, and it is not known whether that was stored, for the sidecar could not be asked until \
              the reservation was over; {to_find_out}"
@@ -238,6 +253,7 @@ mod tests {
             (Verdict::Busy, Advice::Retry, 10),
             (Verdict::InProgress, Advice::Retry, 10),
             (Verdict::Interrupted, Advice::Retry, 14),
+            (Verdict::TooEarly, Advice::Retry, 10),
             (Verdict::Conflict, Advice::Refuse, 11),
             (Verdict::Fenced, Advice::Abandon, 12),
         ];
@@ -246,15 +262,27 @@ mod tests {
             assert_eq!(told.code, code, "{verdict:?}");
             assert!(told.said.unwrap().contains("because"), "{verdict:?}");
         }
+        // Only what somebody else does meanwhile is answered with the code that was chosen for that.
+        let codes = Codes {
+            busy: Some(0),
+            done: None,
+        };
+        let early = ending(&judged(Verdict::TooEarly, Advice::Retry), codes);
+        assert_eq!(early.code, 10);
+        let said = early.said.unwrap();
+        assert!(said.contains("too early, and nobody else"), "{said}");
+        // A person who is sent to the wrong operation finds nothing there.
+        let mut other = judged(Verdict::Interrupted, Advice::Retry);
+        other.rule = OTHER_INTERRUPTED.into();
+        other.incident_id = "inc-7".into();
+        let said = ending(&other, codes).said.unwrap();
+        assert!(!said.contains("k was begun"), "{said}");
+        assert!(said.contains("incident inc-7"), "{said}");
         let mut busy = judged(Verdict::Busy, Advice::Retry);
         busy.now = Some(Snapshot {
             live_holder: "nightly\u{7} on db1".into(),
             ..Snapshot::default()
         });
-        let codes = Codes {
-            busy: Some(0),
-            done: None,
-        };
         let told = ending(&busy, codes);
         assert_eq!(told.code, 0);
         assert!(told.said.unwrap().contains(r"held by nightly\u{7} on db1"));

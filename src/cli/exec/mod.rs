@@ -12,6 +12,7 @@ mod run;
 mod signals;
 mod start;
 mod terminal;
+mod words;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub(super) use self::terminal::TerminalArgs;
 use self::answers::{Codes, Ending, not_granted};
 use self::limits::Limits;
 use self::program::Program;
-use self::round::{Answer, Wanted};
+use self::round::{Answer, Wanted, say_waiting};
 use self::run::Run;
 use self::signals::Signals;
 use self::terminal::Terminal;
@@ -38,6 +39,7 @@ use super::session::{CallTimeout, Output, PrintingArgs, Session, SessionArgs, sp
 use super::trouble::Trouble;
 use super::wait::WaitArgs;
 use super::{ResourceArgs, values};
+use crate::engine::Boottime;
 use crate::proto::v1::intent::Content;
 use crate::proto::v1::{Intent, ReserveRequest, Resource};
 
@@ -48,10 +50,12 @@ FENCEPOST_ADDR and, with --once, FENCEPOST_HELD_ATTEMPT in its environment.
 
 Exit codes: that of CMD, 128 + N if signal N ended it; with --once and a KEY that was run before, that of the first run. Or
    2  the command line cannot be understood
-  10  not run: somebody else holds the resource, or is running the KEY; --busy-code chooses another
+  10  not run, ask again later: somebody else holds the resource, or is running the KEY (--busy-code chooses another code for these
+      two); or it is too early for the --event
   11  not run: refused, and asking again will not help
   12  the reservation was lost: CMD was stopped, or ended too late
-  14  not run: the KEY was begun and its end is not known, so a person decides (fencepost resolve)
+  14  not run: the KEY, or another operation of the resource, was begun and its end is not known, so a person decides
+      (fencepost resolve)
   65  not run: the request can never work
   69  not run: no sidecar answers, or it cannot take the request now
   70  any other error
@@ -62,6 +66,9 @@ Exit codes: that of CMD, 128 + N if signal N ended it; with --once and a KEY tha
 /// The most that is shown of the command's and the machine's name where a holder's name is made up, in bytes each. With all that stands
 /// beside them that is less than a holder's name may have.
 const SHOWN_BYTES_MAX: usize = 100;
+
+/// How often a sidecar that is not there is looked for by who waits.
+const CONNECT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// What becomes of an operation whose command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -247,11 +254,34 @@ impl ExecArgs {
             ..ReserveRequest::default()
         };
         self.wait.to_wire()?;
+        let (session, wait) = self.connected(&session).await?;
         Ok(Wanted {
-            session: Session::open(&session).await?,
+            session,
             request,
-            wait: self.wait.span(),
+            wait,
         })
+    }
+
+    /// A connection, and how long may be waited once there is one. Who waits does so for a sidecar, too.
+    async fn connected(&self, to: &SessionArgs) -> Result<(Session, Duration), Trouble> {
+        let until = Boottime::now().plus(self.wait.span());
+        let mut told = false;
+        loop {
+            let trouble = match Session::open(to).await {
+                Ok(session) if told => return Ok((session, until.left())),
+                Ok(session) => return Ok((session, self.wait.span())),
+                Err(trouble) => trouble,
+            };
+            let left = until.left();
+            if trouble.exit != Exit::Unavailable || left.is_zero() {
+                return Err(trouble);
+            }
+            if !told {
+                told = true;
+                say_waiting(&trouble.message, left);
+            }
+            tokio::time::sleep(CONNECT_AGAIN_AFTER.min(left)).await;
+        }
     }
 }
 

@@ -5,10 +5,12 @@ use std::time::Duration;
 use tonic::Status;
 
 use super::super::exit::Exit;
-use super::super::session::{Session, causes};
-use super::super::trouble::Trouble;
+use super::super::output::say;
+use super::super::session::Session;
+use super::super::trouble::{Trouble, was_refused};
 use super::child::End;
 use super::keeping::{Keeping, safe_for};
+use super::words;
 use crate::engine::Boottime;
 use crate::proto::v1::{
     Decision, ReleaseRequest, Reservation, ReserveRequest, Resource, Result as Stored,
@@ -77,6 +79,7 @@ impl Wanted {
         let mut pause = ASK_AGAIN_AFTER;
         let mut known = None;
         let mut asked: u32 = 0;
+        let mut told = wait.is_zero();
         loop {
             asked = asked.saturating_add(1);
             let began = Boottime::now();
@@ -86,6 +89,10 @@ impl Wanted {
                 Heard::NotYet(_) => !until.left().is_zero(),
                 Heard::Lost(_) | Heard::Unheard(_) => !until.left().is_zero() || asked < ASKS_MAX,
             };
+            if again && let Some(why) = heard.why_no_answer().filter(|_| !told) {
+                told = true;
+                say_waiting(&why, until.left());
+            }
             let last = last_known(known.take(), heard);
             if !again {
                 return last.answer();
@@ -116,7 +123,10 @@ impl Wanted {
         let request = self.session.ask_waiting(request, wait);
         let answer = match self.session.client().reserve(request).await {
             Ok(answer) => answer.into_inner(),
-            Err(status) => return Heard::of_status(&status, self.session.trouble(&status)),
+            Err(status) => {
+                let trouble = words::of_the_command_line(&status, self.session.trouble(&status));
+                return Heard::of_status(&status, trouble);
+            }
         };
         match (answer.reservation, answer.decision) {
             (Some(reservation), _) => {
@@ -240,6 +250,14 @@ impl Wanted {
     }
 }
 
+/// Says what is waited for, beside a turn.
+pub(super) fn say_waiting(why: &str, left: Duration) {
+    let left = humantime::format_duration(Duration::from_secs(left.as_secs().max(1)));
+    say(&format!(
+        "fencepost: {why}; waiting goes on, for {left} at most\n"
+    ));
+}
+
 /// What came of asking once.
 #[derive(Debug)]
 enum Heard {
@@ -258,7 +276,7 @@ impl Heard {
         // Only an error that arose on this side of the wire has a source.
         let here = std::error::Error::source(status).is_some();
         match trouble.exit {
-            Exit::Unknown if was_refused(status) => Self::Unheard(trouble),
+            Exit::Unavailable if was_refused(status) => Self::Unheard(trouble),
             Exit::Unknown => Self::Lost(trouble),
             // Whoever listens there is no sidecar, and does not become one.
             Exit::Unavailable if here => Self::Settled(Err(trouble)),
@@ -287,6 +305,15 @@ impl Heard {
         }
     }
 
+    /// Why there is no answer yet that settles it, for people who wait. `None`: there is one.
+    fn why_no_answer(&self) -> Option<String> {
+        match self {
+            Self::Settled(_) | Self::NotYet(Ok(_)) => None,
+            Self::NotYet(Err(trouble)) | Self::Unheard(trouble) => Some(trouble.message.clone()),
+            Self::Lost(_) => Some("the connection to the sidecar is broken".to_owned()),
+        }
+    }
+
     fn answer(self) -> Result<Answer, Trouble> {
         match self {
             Self::Settled(answer) | Self::NotYet(answer) => answer,
@@ -303,13 +330,6 @@ fn last_known(before: Option<Heard>, heard: Heard) -> Heard {
         (Some(before @ Heard::Lost(_)), Heard::NotYet(Err(_))) => before,
         (_, heard) => heard,
     }
-}
-
-/// Whether nobody listens there, so that nothing was sent.
-fn was_refused(status: &Status) -> bool {
-    causes(status)
-        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
-        .any(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
 /// What is known of a claimed operation's effect when its reservation is released.

@@ -32,6 +32,12 @@ impl Telling<'_> {
             (None, Some(RoundEnd::Released(_))) => {
                 format!("Nobody holds it; the last round, of {by}, was released.")
             }
+            (None, Some(RoundEnd::Lost) | None) if round.base != self.gathered.timeline.base => {
+                format!(
+                    "Nobody holds it; the last round, of {by}, was granted in an older timeline: the start of a new one has ended it, \
+                     if its time was not over before."
+                )
+            }
             (None, Some(RoundEnd::Lost) | None) => format!(
                 "Nobody holds it; the last round, of {by}, ran out: it was not renewed within its TTL of {ttl}."
             ),

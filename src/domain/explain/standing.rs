@@ -11,7 +11,11 @@ impl Telling<'_> {
         let look = &self.look;
         let (record, resource) = (&look.record, &look.snapshot.resource);
         let mut told = Vec::new();
-        if look.snapshot.revision.is_none() {
+        if look.snapshot.revision.is_none() && self.gathered.waiting.calls > 0 {
+            told.push(format!(
+                "{resource} was never written, or all of it was over and has been removed; but it is waited for."
+            ));
+        } else if look.snapshot.revision.is_none() {
             told.push(format!(
                 "Nothing is known of {resource}: it was never written, or all of it was over and has been removed."
             ));

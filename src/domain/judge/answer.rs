@@ -132,12 +132,20 @@ struct DraftSnapshot {
     resource: ResourceId,
     state: Option<StateName>,
     identity: Vec<(IdentityName, IdentityValue)>,
-    live: Option<(TokenRef, Option<Holder>, Duration)>,
+    live: Option<DraftLive>,
     revision: Option<Revision>,
     /// The commit to come changes the record before this was drawn.
     changed: bool,
     machine: Option<MachineVersion>,
     allowed: Arc<[EventName]>,
+}
+
+#[derive(Clone, Debug)]
+struct DraftLive {
+    token: TokenRef,
+    holder: Option<Holder>,
+    at_most: Duration,
+    also: Vec<ResourceId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -331,10 +339,11 @@ impl Draft {
             resource: draft.resource,
             state: draft.state,
             identity: draft.identity,
-            live: draft.live.map(|(token, holder, at_most)| LiveRound {
-                token: token.resolve(committed),
-                holder,
-                at_most,
+            live: draft.live.map(|live| LiveRound {
+                token: live.token.resolve(committed),
+                holder: live.holder,
+                at_most: live.at_most,
+                also: live.also,
             }),
             revision: if draft.changed {
                 committed
@@ -419,9 +428,11 @@ impl Fold<'_> {
             identity: identity
                 .filter_map(|(name, value)| Some((name.clone(), value.current.clone()?)))
                 .collect(),
-            live: self.live_round().map(|(round, token)| {
-                let at_most = Duration::from_secs(round.ttl.lease_seconds().into());
-                (token, round.holder.clone(), at_most)
+            live: self.live_round().map(|(round, token)| DraftLive {
+                token,
+                holder: round.holder.clone(),
+                at_most: Duration::from_secs(round.ttl.lease_seconds().into()),
+                also: round.company.told(),
             }),
             revision: self.revision,
             changed: self.changed || self.settles,

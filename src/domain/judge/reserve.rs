@@ -144,8 +144,20 @@ impl Fold<'_> {
 
     /// The round that the caller names does not hold the resource any more.
     pub(super) fn round_over(&self, reservation: &ReservationId) -> Draft {
-        let rule = rule_of(self.record.end_of(reservation.round()));
+        let end = self.record.end_of(reservation.round());
+        if end == Some(RoundEnd::Lost) && self.is_of_another_timeline(reservation.round()) {
+            let text = "the reservation was granted in an older timeline; the start of a new one has ended it, if its time was not over \
+                        before";
+            return Draft::new(Verdict::Fenced, Layer::Fence, Rule::Lost, text);
+        }
+        let rule = rule_of(end);
         Draft::new(Verdict::Fenced, Layer::Fence, rule, over_text(rule))
+    }
+
+    /// Whether the last round is this one, and another timeline is in force than when it was granted.
+    fn is_of_another_timeline(&self, round: Nonce) -> bool {
+        let last = self.record.round.as_ref();
+        last.is_some_and(|last| last.nonce == round && last.base != self.timeline.base)
     }
 }
 

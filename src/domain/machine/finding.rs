@@ -145,6 +145,16 @@ pub(super) struct Findings {
     all: Vec<Finding>,
     left_out: usize,
     errors: usize,
+    doubt: Doubt,
+}
+
+/// What cannot be followed, for what it rests on has an error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Doubt {
+    /// Something of a state, or of what an event does, could not be read.
+    pub(super) unread: bool,
+    /// A state is named that is not declared.
+    pub(super) undeclared: bool,
 }
 
 impl Findings {
@@ -181,6 +191,24 @@ impl Findings {
             what: harmless(what),
             fix: harmless(fix),
         });
+    }
+
+    /// Reads something that other rules rest on.
+    pub(super) fn relied_on<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.errors;
+        let value = read(self);
+        self.doubt.unread |= self.errors > before;
+        value
+    }
+
+    /// Notes that a state is named that is not declared.
+    pub(super) fn undeclared(&mut self) {
+        self.doubt.undeclared = true;
+    }
+
+    /// What cannot be followed.
+    pub(super) fn doubt(&self) -> Doubt {
+        self.doubt
     }
 
     /// Whether further findings are only counted.

@@ -1,7 +1,8 @@
 //! A machine file, from its text to a definition.
 
 use super::definition::{
-    Definition, EVENTS_MAX, Event, FILE_BYTES_MAX, RETENTION, STATES_MAX, State, Successors,
+    Definition, EVENTS_MAX, Event, FILE_BYTES_MAX, MachineVersion, RETENTION, STATES_MAX, State,
+    Successors,
 };
 use super::fields::{Fields, entries};
 use super::finding::{Findings, Rule};
@@ -9,7 +10,7 @@ use super::place::{At, Place};
 use super::read_event;
 use super::values::{Name, duration, name, name_of, truth, version};
 use super::yaml::{self, Key, Node};
-use crate::domain::ids::{EventName, StateName};
+use crate::domain::ids::{EventName, Kind, StateName};
 
 const MACHINE_KEYS: &[&str] = &[
     "kind",
@@ -111,10 +112,16 @@ fn machine(root: &Node, findings: &mut Findings) -> Option<Definition> {
             .entry(key)
             .map_or(fields.place(), |(key, _)| key.place)
     };
+    let start = fields.place();
+    // What could not be read has its finding, so that no machine comes of this; but what else is wrong can be looked for.
+    let kind = kind.unwrap_or_else(|| At::new(unread_kind(), start));
+    let version = version.unwrap_or_else(|| At::new(unread_version(), start));
+    let forget = forget.filter(|_| retention.is_some());
+    let retention = retention.unwrap_or_else(|| At::new(RETENTION.1, start));
     Some(Definition {
-        kind: kind?,
-        version: version?,
-        retention: retention?,
+        kind,
+        version,
+        retention,
         forget,
         states: states?,
         states_place: place("states"),
@@ -124,11 +131,22 @@ fn machine(root: &Node, findings: &mut Findings) -> Option<Definition> {
     })
 }
 
+/// Stands for a kind that could not be read.
+fn unread_kind() -> Kind {
+    Kind::parse("unread").expect("a word of small letters is a kind")
+}
+
+/// Stands for a version that could not be read.
+fn unread_version() -> MachineVersion {
+    MachineVersion::new(1).expect("1 is a version")
+}
+
 fn states(node: &Node, findings: &mut Findings) -> Option<Vec<State>> {
     let entries = limited(node, "`states`", STATES_MAX, findings)?;
     let mut states = Vec::new();
     for (key, node) in entries {
-        let Some(name) = name_of(&key.text, key.place, findings) else {
+        let read = |findings: &mut Findings| name_of(&key.text, key.place, findings);
+        let Some(name) = findings.relied_on(read) else {
             continue;
         };
         let is_final = state(&name, node, findings);
@@ -140,7 +158,8 @@ fn states(node: &Node, findings: &mut Findings) -> Option<Vec<State>> {
 /// Whether it is final.
 fn state(name: &At<StateName>, node: &Node, findings: &mut Findings) -> bool {
     let what = format!("state {}", name.value);
-    let Some(fields) = Fields::read(node, &what, STATE_KEYS, findings) else {
+    let read = |findings: &mut Findings| Fields::read(node, &what, STATE_KEYS, findings);
+    let Some(fields) = findings.relied_on(read) else {
         return false;
     };
     if let Some((after, _)) = fields.entry("after") {
@@ -152,7 +171,7 @@ fn state(name: &At<StateName>, node: &Node, findings: &mut Findings) -> bool {
         );
     }
     let said = fields.get("final");
-    said.and_then(|node| truth("final", node, findings))
+    said.and_then(|node| findings.relied_on(|findings| truth("final", node, findings)))
         .unwrap_or(false)
 }
 
@@ -160,7 +179,8 @@ fn events(node: &Node, findings: &mut Findings) -> Option<Vec<Event>> {
     let entries = limited(node, "`events`", EVENTS_MAX, findings)?;
     let mut events = Vec::new();
     for (key, node) in entries {
-        let name = name_of::<EventName>(&key.text, key.place, findings);
+        let read = |findings: &mut Findings| name_of::<EventName>(&key.text, key.place, findings);
+        let name = findings.relied_on(read);
         if key.text == NO_SUCCESSOR {
             findings.error(
                 Rule::Value,

@@ -39,7 +39,9 @@ const NO_DIGEST: &str = "none";
 /// Reads it as far as it can be read. `None`: what it does to the state cannot be told.
 pub(super) fn read(name: At<EventName>, node: &Node, findings: &mut Findings) -> Option<Event> {
     let what = format!("event {}", name.value);
-    let fields = Fields::read(node, &what, EVENT_KEYS, findings)?;
+    // A key that is not known may be meant for one of those below.
+    let read = |findings: &mut Findings| Fields::read(node, &what, EVENT_KEYS, findings);
+    let fields = findings.relied_on(read)?;
     if let Some((early, _)) = fields.entry("early") {
         findings.error(
             Rule::NotYet,
@@ -48,11 +50,12 @@ pub(super) fn read(name: At<EventName>, node: &Node, findings: &mut Findings) ->
             "remove it: what comes too early is answered TOO_EARLY, and the sender asks again",
         );
     }
-    let effect = effect(&name, &fields, findings);
+    let effect = findings.relied_on(|findings| effect(&name, &fields, findings));
     let identity = |key: &str, findings: &mut Findings| -> Vec<At<IdentityName>> {
-        fields
-            .get(key)
-            .map_or_else(Vec::new, |node| names(key, node, findings))
+        let node = fields.get(key);
+        node.map_or_else(Vec::new, |node| {
+            findings.relied_on(|findings| names(key, node, findings))
+        })
     };
     let matches = identity("matches", findings);
     let sets = identity("sets", findings);
@@ -80,9 +83,9 @@ pub(super) fn read(name: At<EventName>, node: &Node, findings: &mut Findings) ->
             "write ask for now, or leave it",
         );
     }
-    let otherwise = fields
-        .get("otherwise")
-        .map_or_else(Vec::new, |node| otherwise(node, findings));
+    let otherwise = fields.get("otherwise").map_or_else(Vec::new, |node| {
+        findings.relied_on(|findings| otherwise(node, findings))
+    });
     let while_held: At<WhileHeld> = said(&fields, "while_held", name.place, findings);
     let upstream = fields
         .entry("upstream")

@@ -143,7 +143,7 @@ impl Engine {
         caller: Caller,
     ) -> Result<Following, Fault> {
         // Whatever cannot be shown now is told like any other question without an answer; and the machine is known then.
-        self.inspect(resource.clone(), caller).await?;
+        self.inspect_alone(resource.clone(), caller).await?;
         let end = CancellationToken::new();
         let waiting = Arc::<Waiting>::default();
         let follower = Follower {

@@ -71,15 +71,16 @@ pub(crate) fn decision(decision: Decision) -> pb::Decision {
 
 /// Writes a resource as it stands.
 pub(crate) fn snapshot(snapshot: Snapshot) -> pb::Snapshot {
-    let (live_token, live_holder, live_for) = match snapshot.live {
+    let (live_token, live_holder, live_for, live_also) = match snapshot.live {
         Some(live) => (
             token(live.token),
             live.holder
                 .map(|holder| holder.as_str().to_owned())
                 .unwrap_or_default(),
             Some(span::to_wire(live.at_most)),
+            live.also.iter().map(resource).collect(),
         ),
-        None => (0, String::new(), None),
+        None => (0, String::new(), None, Vec::new()),
     };
     pb::Snapshot {
         resource: Some(resource(&snapshot.resource)),
@@ -95,6 +96,7 @@ pub(crate) fn snapshot(snapshot: Snapshot) -> pb::Snapshot {
         live_token,
         live_holder,
         live_for,
+        live_also,
         revision: snapshot.revision.map_or(0, revision),
         machine_version: snapshot.machine.map_or(0, |version| {
             i32::try_from(version.get()).unwrap_or(i32::MAX)

@@ -4,7 +4,7 @@ use crate::domain::decision::IncidentId;
 use crate::domain::digest::ContentDigest;
 use crate::domain::ids::{Holder, Reason, ReservationId, ResourceId};
 use crate::domain::incident::{Evidence, Incident};
-use crate::engine::Fault;
+use crate::engine::{ClosedBefore, Fault};
 use crate::proto::v1 as pb;
 
 use super::{answer, at, present, refused, result, span};
@@ -42,6 +42,17 @@ fn id(text: &str) -> Result<IncidentId, Fault> {
             "incident_id",
             format!("is {length} bytes long, which no incident's is"),
         )),
+    }
+}
+
+/// Writes an incident that is closed.
+pub(crate) fn closed(
+    incident: Incident,
+    ClosedBefore(closed_before): ClosedBefore,
+) -> pb::CloseIncidentResponse {
+    pb::CloseIncidentResponse {
+        incident: Some(to_wire(incident)),
+        closed_before,
     }
 }
 

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use crate::engine::Fault;
 
 use super::super::convert::{refused, shown};
+use super::halves;
 use super::values::{self, DURATION, TIMESTAMP};
 
 /// Reads a request.
@@ -72,7 +73,7 @@ fn fill(
     if let Some(nested) = plain_message(field) {
         let nested = if field.is_list() {
             let elements: Vec<&RawValue> =
-                serde_json::from_str(value).map_err(|_| refused(at, expected(field)))?;
+                serde_json::from_str(value).map_err(|_| not_taken(field, value, at))?;
             let element = |(index, element): (usize, &&RawValue)| {
                 let read = object(&nested, element.get(), &format!("{at}[{index}]"))?;
                 Ok(prost_reflect::Value::Message(read))
@@ -88,7 +89,7 @@ fn fill(
     if !field.is_list()
         && let Some(read) = values::read(&field.kind(), value)
     {
-        let read = read.ok_or_else(|| refused(at, expected(field)))?;
+        let read = read.ok_or_else(|| not_taken(field, value, at))?;
         message.set_field(field, read);
         return Ok(());
     }
@@ -108,7 +109,7 @@ fn fill(
     let alone = format!("{{\"{}\":{value}}}", field.json_name());
     let mut json = serde_json::Deserializer::from_str(&alone);
     let read = DynamicMessage::deserialize(message.descriptor(), &mut json)
-        .map_err(|_| refused(at, expected(field)))?;
+        .map_err(|_| not_taken(field, value, at))?;
     if read.has_field(field) {
         message.set_field(field, read.get_field(field).into_owned());
     }
@@ -130,6 +131,10 @@ fn members<'a>(text: &'a str, path: &str) -> Result<Vec<(String, &'a RawValue)>,
         .and_then(|members| json.end().map(|()| members));
     read.map_err(|error| {
         let name = if path.is_empty() { "body" } else { path };
+        // One within a value is found when that is read.
+        if let Some(half) = halves::in_a_name(text).filter(|_| error.is_syntax()) {
+            return refused(name, format!("has a name that {half}"));
+        }
         match error.classify() {
             serde_json::error::Category::Data => refused(name, "must be a JSON object"),
             serde_json::error::Category::Io
@@ -161,6 +166,14 @@ impl<'de> Visitor<'de> for Members {
             members.push(member);
         }
         Ok(members)
+    }
+}
+
+/// Why a value is not what its field takes.
+fn not_taken(field: &FieldDescriptor, value: &str, at: &str) -> Fault {
+    match halves::anywhere(value) {
+        Some(half) => refused(at, half.to_string()),
+        None => refused(at, expected(field)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod decode;
 mod error;
+mod halves;
 mod schema;
 mod values;
 

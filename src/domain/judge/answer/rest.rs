@@ -56,8 +56,8 @@ impl Draft {
     /// somebody waits for the round's end there is no sense in waiting longer.
     pub fn lasts(&mut self, left: Duration) {
         let live = self.now.as_mut().and_then(|now| now.live.as_mut());
-        if let Some((_, _, at_most)) = live {
-            *at_most = left.min(*at_most);
+        if let Some(live) = live {
+            live.at_most = left.min(live.at_most);
         }
         if let Some(decision) = self.decision.as_mut()
             && matches!(decision.verdict, Verdict::Busy | Verdict::InProgress)

@@ -2,6 +2,7 @@
 
 use super::play::{BASE, Play};
 use crate::domain::decision::{Rule, Verdict};
+use crate::domain::ids::ReservationId;
 use crate::domain::judge::{Ask, Judged};
 use crate::domain::request::EndedRounds;
 use crate::domain::token::TOKEN_MAX;
@@ -110,6 +111,32 @@ fn tokens_rise_over_a_restore_and_the_old_round_keeps_its_base() {
     let (_, next) = play.hold(2);
     assert!(next.token.get() > BASE * 2);
     fenced(&mut play, held.token.get(), LAST, Rule::Overtaken);
+}
+
+#[test]
+fn a_round_that_ended_with_its_timeline_is_not_told_to_have_run_out() {
+    let mut play = Play::new();
+    let (id, _) = play.hold(1);
+    let told = |play: &mut Play, id: &ReservationId| {
+        let answer = play.ask(Ask::Check(id.clone()));
+        (
+            answer.decision().rule,
+            answer.decision().explanation.clone(),
+        )
+    };
+    play.expire();
+    let (rule, text) = told(&mut play, &id);
+    assert_eq!(rule, Rule::Lost);
+    assert!(text.contains("time had run out"), "{text}");
+    play.timeline.base = BASE * 2;
+    let (rule, text) = told(&mut play, &id);
+    assert_eq!(rule, Rule::Lost);
+    assert!(text.contains("granted in an older timeline"), "{text}");
+    // What its holder said itself stays so.
+    let (id, _) = play.hold(2);
+    play.let_go(&id);
+    play.timeline.base = BASE * 3;
+    assert_eq!(told(&mut play, &id).0, Rule::Released);
 }
 
 #[test]

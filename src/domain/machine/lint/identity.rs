@@ -7,9 +7,24 @@ use super::super::finding::{Findings, Rule};
 use super::super::graph::{Graph, StateSet};
 use super::super::nearest::nearest;
 use super::super::place::At;
+use super::Ways;
 use crate::domain::ids::IdentityName;
 
-pub(super) fn lint(definition: &Definition, graph: &Graph, findings: &mut Findings) {
+/// What each event says by itself.
+pub(super) fn lint_events(definition: &Definition, findings: &mut Findings) {
+    for event in &definition.events {
+        once_each(event, findings);
+        while_held(event, findings);
+    }
+}
+
+/// Where the values that are compared come from.
+pub(super) fn lint_values(
+    definition: &Definition,
+    graph: &Graph,
+    ways: Ways,
+    findings: &mut Findings,
+) {
     let mut set = where_begun(definition, graph);
     if set.len() > MACHINE_IDENTITY_NAMES_MAX {
         findings.error(
@@ -27,11 +42,13 @@ pub(super) fn lint(definition: &Definition, graph: &Graph, findings: &mut Findin
     for event in &definition.events {
         for (key, names) in [("matches", &event.matches), ("clears", &event.clears)] {
             for name in names {
-                is_set(event, key, name, &set, graph, findings);
+                is_set(event, key, name, &set, findings);
+                // To clear what is not set does no harm; to compare with it turns every message away.
+                if key == "matches" && ways == Ways::Certain {
+                    is_set_here(event, name, &set, graph, findings);
+                }
             }
         }
-        once_each(event, findings);
-        while_held(event, findings);
     }
 }
 
@@ -83,10 +100,9 @@ fn is_set(
     key: &str,
     name: &At<IdentityName>,
     set: &BTreeMap<&IdentityName, StateSet>,
-    graph: &Graph,
     findings: &mut Findings,
 ) {
-    let Some(states) = set.get(&name.value) else {
+    if !set.contains_key(&name.value) {
         let near = nearest(name.value.as_str(), set.keys().map(|known| known.as_str()));
         findings.error(
             Rule::NeverSet,
@@ -106,7 +122,7 @@ fn is_set(
             ),
         );
         return;
-    };
+    }
     if matches!(event.effect, Effect::Creates(_)) {
         findings.error(
             Rule::Contradiction,
@@ -117,11 +133,23 @@ fn is_set(
             ),
             "use `sets`",
         );
-        return;
     }
-    // To clear what is not set does no harm; to compare with it turns every message away.
-    let from = if key == "matches" { event.from() } else { &[] };
-    let bare = from.iter().find(|from| {
+}
+
+fn is_set_here(
+    event: &Event,
+    name: &At<IdentityName>,
+    set: &BTreeMap<&IdentityName, StateSet>,
+    graph: &Graph,
+    findings: &mut Findings,
+) {
+    let Some(states) = set
+        .get(&name.value)
+        .filter(|_| !matches!(event.effect, Effect::Creates(_)))
+    else {
+        return;
+    };
+    let bare = event.from().iter().find(|from| {
         let at = graph.at(&from.value);
         at.is_some_and(|at| !states.contains(at))
     });
@@ -130,7 +158,7 @@ fn is_set(
             Rule::NotSetHere,
             name.place,
             format!(
-                "event {} {key} {} in state {} (at {}), where no way leaves it set",
+                "event {} matches {} in state {} (at {}), where no way leaves it set",
                 event.name.value, name.value, from.value, from.place
             ),
             format!(

@@ -13,18 +13,20 @@ use crate::domain::ids::{EventName, IdentityName, StateName};
 pub(super) fn lint(definition: &Definition, findings: &mut Findings) {
     let states: Vec<&At<StateName>> = definition.states.iter().map(|state| &state.name).collect();
     let events: Vec<&At<EventName>> = definition.events.iter().map(|event| &event.name).collect();
-    case_twins(&states, findings);
+    // One of two such names may be meant for the other.
+    findings.relied_on(|findings| {
+        case_twins(&states, findings);
+        case_twins(&identity_names(definition), findings);
+    });
     case_twins(&events, findings);
-    case_twins(&identity_names(definition), findings);
     for event in &definition.events {
-        for from in event.from() {
-            known(from, &states, findings);
-        }
-        if let Some(to) = event.to() {
-            known(to, &states, findings);
+        let otherwise = event.otherwise.iter().map(|(state, _)| state);
+        for state in event.from().iter().chain(event.to()).chain(otherwise) {
+            if !known(state, &states, findings) {
+                findings.undeclared();
+            }
         }
         for (state, _) in &event.otherwise {
-            known(state, &states, findings);
             otherwise_is_not_allowed(event, state, findings);
         }
     }
@@ -77,9 +79,10 @@ fn case_twins<N: Name>(names: &[&At<N>], findings: &mut Findings) {
     }
 }
 
-fn known<N: Name>(name: &At<N>, declared: &[&At<N>], findings: &mut Findings) {
+/// Whether it is declared.
+fn known<N: Name>(name: &At<N>, declared: &[&At<N>], findings: &mut Findings) -> bool {
     if declared.iter().any(|other| other.value == name.value) {
-        return;
+        return true;
     }
     let text = name.value.text();
     // Looking for what was meant is not worth it for a finding that is only counted.
@@ -90,6 +93,7 @@ fn known<N: Name>(name: &At<N>, declared: &[&At<N>], findings: &mut Findings) {
     };
     let what = format!("{} {text} is not declared", N::WHAT);
     findings.error(Rule::UnknownName, name.place, what, fix);
+    false
 }
 
 fn dropped_is_gone<N: Name>(dropped: &At<N>, declared: &[&At<N>], findings: &mut Findings) {

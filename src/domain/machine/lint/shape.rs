@@ -4,7 +4,18 @@ use super::super::definition::{Definition, Effect, Event, Otherwise, State};
 use super::super::finding::{Findings, Rule};
 use super::super::graph::{Graph, StateSet};
 
-pub(super) fn lint(definition: &Definition, graph: &Graph, findings: &mut Findings) {
+/// What each event says by itself, and of a final state.
+pub(super) fn lint_events(definition: &Definition, findings: &mut Findings) {
+    for state in definition.states.iter().filter(|state| state.is_final) {
+        leaves_final(definition, state, findings);
+    }
+    for event in &definition.events {
+        without_effect(event, findings);
+    }
+}
+
+/// Where the moves lead.
+pub(super) fn lint_ways(definition: &Definition, graph: &Graph, findings: &mut Findings) {
     if graph.created.is_empty() {
         findings.error(
             Rule::NoCreatingEvent,
@@ -26,37 +37,30 @@ pub(super) fn lint(definition: &Definition, graph: &Graph, findings: &mut Findin
             );
         }
         let ahead = graph.ahead.get(at).copied().unwrap_or_default();
-        ends(definition, state, at, ahead, findings);
+        dead_end(state, at, ahead, findings);
     }
     for event in &definition.events {
-        without_effect(event, findings);
         waits_in_vain(event, graph, findings);
     }
     unguarded_cycles(definition, graph, findings);
 }
 
-fn ends(
-    definition: &Definition,
-    state: &State,
-    at: usize,
-    ahead: StateSet,
-    findings: &mut Findings,
-) {
+fn dead_end(state: &State, at: usize, ahead: StateSet, findings: &mut Findings) {
     let leads_on = !ahead.without(StateSet::one(at)).is_empty();
-    if !state.is_final {
-        if !leads_on {
-            findings.error(
-                Rule::DeadEnd,
-                state.name.place,
-                format!(
-                    "no event leaves state {}, and it is not final",
-                    state.name.value
-                ),
-                "mark it `final: true`, or add an event that leaves it",
-            );
-        }
-        return;
+    if !state.is_final && !leads_on {
+        findings.error(
+            Rule::DeadEnd,
+            state.name.place,
+            format!(
+                "no event leaves state {}, and it is not final",
+                state.name.value
+            ),
+            "mark it `final: true`, or add an event that leaves it",
+        );
     }
+}
+
+fn leaves_final(definition: &Definition, state: &State, findings: &mut Findings) {
     for event in &definition.events {
         let Effect::Moves { from, to } = &event.effect else {
             continue;

@@ -98,9 +98,49 @@ fn all_that_is_wrong_is_told_at_once_in_the_order_of_the_file() {
             (2, Rule::Value),
             (3, Rule::Duration),
             (4, Rule::UnknownKey),
+            (5, Rule::UnknownName),
             (5, Rule::UnknownKey),
         ]
     );
+}
+
+#[test]
+fn what_does_not_rest_on_an_error_is_told_beside_it() {
+    let rules = |text: &str| -> Vec<(usize, Rule)> {
+        let found = findings(text);
+        found.iter().map(|f| (f.place.line, f.rule)).collect()
+    };
+    // What is wrong above says nothing of the ways through the machine.
+    let text = BASE.replace(
+        "kind: parcel\nversion: 1\nretention: 1h",
+        "version: x\nretention: 5",
+    );
+    let text = text.replace("z: { final: true }", "z: { final: true }, lost: {}");
+    let all = [
+        (1, Rule::Missing),
+        (1, Rule::Value),
+        (2, Rule::Duration),
+        (3, Rule::Unreachable),
+        (3, Rule::DeadEnd),
+    ];
+    assert_eq!(rules(&text), all);
+    assert!(Machine::read(text.as_bytes()).machine.is_none());
+    // A state that is not declared leaves open where the moves lead, and nothing else.
+    let text = changed("creates: a", "creates: x").replace(
+        "[b], to: z, matches: [round]",
+        "[z], to: a, matches: [rund]",
+    ) + "  held: { from: [a], to: b, while_held: allow }\n";
+    let all = [
+        (6, Rule::UnknownName),
+        (8, Rule::FinalExit),
+        (8, Rule::NeverSet),
+        (9, Rule::WhileHeld),
+    ];
+    assert_eq!(rules(&text), all);
+    // What could not be read of an event leaves open who sets what.
+    let text = changed("sets: [round]", "sets: round")
+        + "  held: { from: [a], to: b, while_held: allow }\n";
+    assert_eq!(rules(&text), [(6, Rule::Value), (9, Rule::WhileHeld)]);
 }
 
 #[test]

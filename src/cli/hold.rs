@@ -1,4 +1,4 @@
-//! `hold` and `watch`: what is told as it comes, until it ends.
+//! `hold`: what becomes of reservations, told as it comes, until they are lost or it is ended.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use clap::Args;
 use tonic::{Status, Streaming};
 
 use super::exit::Exit;
-use super::held::Held;
+use super::held::{Held, Said};
+use super::output;
 use super::output::say;
-use super::session::{Session, SessionArgs};
+use super::session::{Output, Session, SessionArgs};
 use super::table::Table;
 use super::trouble::{Trouble, plain};
-use super::{ResourceArgs, output};
 use crate::engine::Boottime;
 use crate::proto::v1::hold_response::News;
-use crate::proto::v1::{HoldRequest, HoldResponse, WatchRequest, WatchResponse};
+use crate::proto::v1::{HoldRequest, HoldResponse};
 
 /// How often it is looked whether a reservation's time is over. The runtime's timers stand still while the machine is suspended.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -28,6 +28,9 @@ pub(super) struct HoldArgs {
     /// Release what is not lost when this command ends, however it ends [default: it runs out]
     #[arg(long, env = "FENCEPOST_RELEASE_ON_CLOSE")]
     release_on_close: bool,
+    /// Tell of each renewal [default: of the first, of one that failed, and of the next that did not; `-o json` tells of each]
+    #[arg(short, long, env = "FENCEPOST_VERBOSE")]
+    verbose: bool,
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -48,15 +51,21 @@ impl HoldArgs {
             .await
             .map_err(|status| left_over(&session, &held, &status))?
         {
-            held.hear(&news, opened);
-            output::answer(
-                self.session.printing.output,
-                "HoldResponse",
-                &news,
-                |table| {
-                    fill(table, &news, opened);
-                },
-            )?;
+            let said = held.hear(&news, opened);
+            let output = self.session.printing.output;
+            // Programs are told all there is.
+            if said == Said::Usual && !self.verbose && output == Output::Table {
+                continue;
+            }
+            output::answer(output, "HoldResponse", &news, |table| {
+                fill(table, &news, opened);
+                if said == Said::First && !self.verbose {
+                    table.row(
+                        "told next",
+                        "what is not as usual; --verbose tells of each renewal",
+                    );
+                }
+            })?;
         }
         // They are lost, which is the only way to get here.
         Ok(Exit::Abandon)
@@ -119,91 +128,4 @@ fn fill(table: &mut Table, response: &HoldResponse, opened: Boottime) {
             table.row("reservation", &response.reservation_id);
         }
     }
-}
-
-/// Follows a resource until it is ended.
-#[derive(Debug, Args)]
-pub(super) struct WatchArgs {
-    #[command(flatten)]
-    resource: ResourceArgs,
-    /// Tell only what has changed after this revision [default: first the resource as it stands]
-    #[arg(
-        long,
-        env = "FENCEPOST_AFTER_REVISION",
-        value_name = "REVISION",
-        default_value_t = 0,
-        hide_default_value = true
-    )]
-    after_revision: i64,
-    /// The timeline_id that was told with that revision: after a restore of etcd the resource as it stands is told first then
-    /// [default: the revision is taken as one of the timeline in force]
-    #[arg(
-        long,
-        env = "FENCEPOST_TIMELINE_ID",
-        value_name = "ID",
-        requires = "after_revision"
-    )]
-    timeline_id: Option<String>,
-    #[command(flatten)]
-    session: SessionArgs,
-}
-
-impl WatchArgs {
-    /// Tells each state.
-    pub(super) async fn run(self) -> Result<Exit, Trouble> {
-        let session = Session::open(&self.session).await?;
-        let place = format!("{} {}", self.resource.kind, self.resource.id);
-        let request = WatchRequest {
-            resource: Some(self.resource.named()?),
-            after_revision: self.after_revision,
-            timeline_id: self.timeline_id.unwrap_or_default(),
-        };
-        let mut at = (request.after_revision, request.timeline_id.clone());
-        let mut told = session.opening(session.client().watch(request)).await?;
-        while let Some(state) = told
-            .message()
-            .await
-            .map_err(|status| go_on(&session, &status, &place, &at))?
-        {
-            let revision = state.snapshot.as_ref().map_or(0, |now| now.revision);
-            at = (revision, state.timeline_id.clone());
-            output::answer(
-                self.session.printing.output,
-                "WatchResponse",
-                &state,
-                |table| {
-                    shown(table, &state);
-                },
-            )?;
-        }
-        Ok(Exit::Good)
-    }
-}
-
-/// What to do once a watch has ended.
-fn go_on(session: &Session, status: &Status, place: &str, at: &(i64, String)) -> Trouble {
-    let mut trouble = session.stream_trouble(status);
-    let (revision, timeline) = at;
-    let mut again = format!("fencepost watch {place}");
-    if *revision > 0 {
-        again.push_str(&format!(" --after-revision {revision}"));
-        if !timeline.is_empty() {
-            again.push_str(&format!(" --timeline-id {timeline}"));
-        }
-    }
-    trouble.message.push_str(&plain(&format!(
-        "; a watch keeps nothing, so nothing is lost by that: go on where this ended, at this or another sidecar of the same etcd, \
-         with `{again}`"
-    )));
-    trouble
-}
-
-fn shown(table: &mut Table, response: &WatchResponse) {
-    if response.gap {
-        table.row("gap", "states before this one may be missing");
-    }
-    if let Some(snapshot) = &response.snapshot {
-        table.snapshot(snapshot);
-    }
-    table.row("timeline", &response.timeline_id);
 }
