@@ -244,8 +244,8 @@ async fn a_reservation_of_sixteen_takes_as_few_requests_as_one_of_one(backend: B
     ]
     .map(Line::new);
     for _ in 0..TIMES {
-        let (grant, granted) = measured(&plan, one.hold_together(&together(&all))).await;
-        let (_, busy) = measured(&plan, one.reserve_together(&together(&all))).await;
+        let (grant, granted) = Box::pin(measured(&plan, one.hold_together(&together(&all)))).await;
+        let (_, busy) = Box::pin(measured(&plan, one.reserve_together(&together(&all)))).await;
         let (_, renewed) = measured(&plan, one.renew(&grant.id)).await;
         let (_, released) = measured(&plan, one.release(&grant.id)).await;
         // What another sidecar did is found out by the first commit.
