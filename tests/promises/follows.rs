@@ -131,9 +131,18 @@ async fn a_cut_line_costs_time_and_no_state(backend: Backend) {
     applied(&two.transition(&create(&resource, "made")).await);
     let mut live = following(&one, &resource, None).await;
     shown(&mut live).await;
+    // It is heard as it happens, so the line stands.
+    applied(&two.transition(&moved(&resource, "made", "heard")).await);
+    assert_eq!(states(&mut live, 1).await, expected(&[("heard", false)]));
     let cut = plan.cut_all();
+    let back = cut.iter().find(|cut| cut.rpc() == Rpc::Watch);
+    back.expect("all are cut").met().await;
+    applied(&two.transition(&moved(&resource, "heard", "made")).await);
     let lived = life(&two, &two, &resource).await;
+    let more = tokio::time::timeout(QUIET, live.next()).await;
+    assert!(more.is_err(), "it came through a cut line: {more:?}");
     cut.iter().for_each(Injected::lift);
+    assert_eq!(states(&mut live, 1).await, expected(&[("made", false)]));
     assert_eq!(states(&mut live, lived.len()).await, lived);
 }
 
