@@ -151,6 +151,7 @@ async fn who_does_not_read_is_told_the_newest_and_that_states_are_missing(backen
     let resource = fresh_resource();
     applied(&one.transition(&create(&resource, "s0")).await);
     let mut live = following(&one, &resource, None).await;
+    let mut beside = following(&one, &resource, None).await;
     let moves = 2 * STATES_WAITING_MAX;
     for at in 0..moves {
         let (from, to) = (format!("s{}", at % 2), format!("s{}", (at + 1) % 2));
@@ -158,6 +159,8 @@ async fn who_does_not_read_is_told_the_newest_and_that_states_are_missing(backen
         applied(&one.transition(&moved).await);
     }
     let newest = one.inspect(&resource).await.revision;
+    // One that is read tells that all has come by now, and the other has been told as much.
+    while shown(&mut beside).await.snapshot.revision != newest {}
     tokio::time::sleep(QUIET).await;
     let (mut last, mut told, mut gaps) = (None, 0, 0);
     while last != newest {
