@@ -1,7 +1,8 @@
 //! The seam where faults are put in: between a sidecar and etcd's API, real or embedded.
 //!
 //! A wrapped channel counts the requests of each RPC and does to chosen ones what networks do: it loses the reply, delivers
-//! the request after the caller has given up, cuts the line before or after sending, or is slow.
+//! the request after the caller has given up, cuts the line before or after sending, or is slow. A cut of the whole line breaks
+//! what is open on it too: watches, keepalives, calls under way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -137,6 +138,7 @@ impl FaultyLink {
                 rules: Mutex::default(),
                 counts: Mutex::default(),
                 leaderless: Mutex::default(),
+                cuts: watch::Sender::new(0),
             }),
         };
         let wrapped = Channel::Custom(BoxCloneSyncService::new(Line { plan: plan.clone() }));
@@ -158,6 +160,8 @@ struct Shared {
     rules: Mutex<Vec<Arc<Rule>>>,
     counts: Mutex<BTreeMap<Rpc, usize>>,
     leaderless: Mutex<BTreeSet<Rpc>>,
+    /// How often the whole line was cut.
+    cuts: watch::Sender<usize>,
 }
 
 impl FaultPlan {
@@ -171,10 +175,25 @@ impl FaultPlan {
         }
     }
 
-    /// Refuses every call until the answer is lifted.
+    /// Refuses every call until the answer is lifted, and breaks all that is open: streams, and calls under way that meet no
+    /// other fault.
     pub(crate) fn cut_all(&self) -> Vec<Injected> {
         let cut = |rpc| self.when(rpc).always().then(Action::Cut);
-        Rpc::ALL.into_iter().map(cut).collect()
+        let all = Rpc::ALL.into_iter().map(cut).collect();
+        // After the rules, so that nothing that breaks now comes back meanwhile.
+        self.shared.cuts.send_modify(|cuts| *cuts += 1);
+        all
+    }
+
+    /// Ends with the next cut of the whole line.
+    pub(super) fn next_cut(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut cuts = self.shared.cuts.subscribe();
+        async move {
+            if cuts.changed().await.is_err() {
+                // Whoever could cut it is gone.
+                std::future::pending().await
+            }
+        }
     }
 
     /// How many requests were made of each RPC so far.
@@ -242,14 +261,23 @@ impl FaultPlan {
         if request.headers().get(name).is_none_or(|is| is != asked) {
             self.shared.leaderless.lock().unwrap().insert(rpc);
         }
+        // From before the rules are looked at, so that no cut slips through between.
+        let cut = self.next_cut();
         match rpc {
-            Rpc::LeaseKeepAlive => return fault_body::carry_keep_alive(self, request).await,
+            Rpc::LeaseKeepAlive => {
+                return fault_body::breaking(cut, request, async |request| {
+                    fault_body::carry_keep_alive(self, request).await
+                })
+                .await;
+            }
             Rpc::Watch => {
                 self.count(rpc);
-                return match self.take(rpc, &[]) {
-                    Some(_) => self.refused(request).await,
-                    None => self.to_etcd(request).await,
-                };
+                if let Some(rule) = self.take(rpc, &[]) {
+                    rule.meet();
+                    return self.refused(request).await;
+                }
+                let carried = async |request| self.to_etcd(request).await;
+                return fault_body::breaking(cut, request, carried).await;
             }
             _ => {}
         }
@@ -263,7 +291,11 @@ impl FaultPlan {
         let message = body.get(MESSAGE_HEAD_BYTES..).unwrap_or_default();
         assert!(!reads_the_past(rpc, message), "a serializable read");
         let Some(rule) = self.take(rpc, message) else {
-            return self.to_etcd(again()).await;
+            return tokio::select! {
+                answer = self.to_etcd(again()) => answer,
+                // It may have arrived, which the caller cannot know.
+                () = cut => self.hung_up_on(again()).await,
+            };
         };
         let (plan, copy) = (self.clone(), again());
         match rule.action {
@@ -497,6 +529,11 @@ impl fmt::Debug for Injected {
 }
 
 impl Injected {
+    /// Which calls it is for.
+    pub(crate) fn rpc(&self) -> Rpc {
+        self.rule.rpc
+    }
+
     /// How many calls met it.
     pub(crate) fn hits(&self) -> usize {
         *self.rule.met.borrow()

@@ -1,10 +1,13 @@
-//! Faults on the stream of keepalives, message by message.
+//! Faults on streams: of keepalives message by message, and a cut of the line under any.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use etcd_client::proto::{PbLeaseKeepAliveRequest, PbLeaseKeepAliveResponse};
+use futures_util::FutureExt as _;
 use http::{Request, Response, request};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -65,6 +68,57 @@ pub(super) async fn carry_keep_alive(plan: FaultPlan, request: Request<Body>) ->
     tokio::spawn(stream.carry_replies(body, to_caller));
     let body = Body::new(StreamBody::new(ReceiverStream::new(replies)));
     Ok(Response::from_parts(head, body))
+}
+
+/// Carries a stream that a cut of the whole line breaks, in both directions.
+pub(super) async fn breaking<A: Future<Output = Answer>>(
+    cut: impl Future<Output = ()> + Send + 'static,
+    request: Request<Body>,
+    carry: impl FnOnce(Request<Body>) -> A,
+) -> Answer {
+    let cut = cut.shared();
+    let request = request.map(|body| Body::new(UntilCut::new(body, cut.clone())));
+    let answer = tokio::select! {
+        answer = carry(request) => answer?,
+        () = cut.clone() => return Err(Box::new(line_broke())),
+    };
+    Ok(answer.map(|body| Body::new(UntilCut::new(body, cut))))
+}
+
+/// What of a body comes before the line is cut.
+struct UntilCut {
+    /// `None`: it is cut, and the other end knows.
+    body: Option<Body>,
+    cut: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl UntilCut {
+    fn new(body: Body, cut: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self {
+            body: Some(body),
+            cut: Box::pin(cut),
+        }
+    }
+}
+
+impl http_body::Body for UntilCut {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let frame = Pin::new(body).poll_frame(context);
+        if self.cut.as_mut().poll(context).is_ready() {
+            self.body = None;
+            return Poll::Ready(Some(Err(line_broke())));
+        }
+        frame
+    }
 }
 
 /// Waits until a stream ends before its time.
