@@ -48,6 +48,7 @@ mod queue_goes_on;
 mod queue_sequences;
 mod queue_several;
 mod queue_troubles;
+mod replaced_leaders;
 mod resolved;
 mod restores;
 mod restores_full;
