@@ -18,6 +18,7 @@ mod conflict;
 mod cost;
 mod crash;
 mod doors;
+mod etcd_away;
 mod exclusive;
 mod fence;
 mod follows;
