@@ -165,9 +165,9 @@ pub enum Fault {
         /// When to ask again.
         retry_after: Duration,
     },
-    /// The caller's time ran out before anything was sent to etcd; nothing was done.
+    /// The caller's time ran out before etcd had taken a change or answered a question; nothing was done.
     #[error(
-        "the deadline passed before anything was sent; nothing was done, ask again with the same ids"
+        "the deadline passed before etcd had taken or answered it; nothing was done, ask again with the same ids"
     )]
     DeadlinePassed,
     /// It was sent, and no answer came: it may or may not have been done.

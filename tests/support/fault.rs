@@ -11,10 +11,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use etcd_client::Channel;
-use etcd_client::proto::{PbRangeRequest, PbTxnOpRequest, PbTxnRequest};
+use etcd_client::proto::{
+    PbRangeRequest, PbRangeResponse, PbTxnOpRequest, PbTxnRequest, PbTxnResponse,
+};
 use http::{Request, Response};
-use http_body_util::BodyExt as _;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
 use prost::Message as _;
 use tokio::sync::watch;
 use tonic::Code;
@@ -113,6 +117,10 @@ pub(crate) enum Action {
     Refuse(Code, &'static str),
     /// etcd does it, and says this.
     DoAndSay(Code, &'static str),
+    /// etcd does it, and says that it was in this term of its leaders.
+    InTerm(u64),
+    /// Of a keepalive: a leader that was replaced, of this term, says that the lease lives for so many seconds from now on. It does not.
+    KeptByReplaced(u64, i64),
     /// etcd has no space left: what puts something is refused, as by an etcd that counts nested transactions.
     NoSpace,
 }
@@ -359,6 +367,12 @@ impl FaultPlan {
                 rule.arrive();
                 said(code, text)
             }
+            Action::InTerm(term) => {
+                let answer = in_term(self.to_etcd(copy).await, rpc, term).await;
+                rule.meet();
+                answer
+            }
+            Action::KeptByReplaced(..) => panic!("that is said of keepalives"),
             Action::NoSpace if puts_something(rpc, message) => {
                 rule.meet();
                 said(NO_SPACE.0, NO_SPACE.1)
@@ -420,6 +434,44 @@ fn puts_something(rpc: Rpc, message: &[u8]) -> bool {
         Rpc::Put | Rpc::LeaseGrant => true,
         _ => false,
     }
+}
+
+/// An answer as another leader gives it.
+async fn in_term(answer: Answer, rpc: Rpc, term: u64) -> Answer {
+    let (head, body) = answer?.into_parts();
+    let collected = body.collect().await?;
+    let trailers = collected.trailers().cloned();
+    let bytes = collected.to_bytes();
+    let mut frames = Vec::new();
+    // An error has no message.
+    if let Some(message) = bytes.get(MESSAGE_HEAD_BYTES..) {
+        let said = match rpc {
+            Rpc::Txn => {
+                let mut reply = PbTxnResponse::decode(message)?;
+                reply.header.get_or_insert_default().raft_term = term;
+                reply.encode_to_vec()
+            }
+            Rpc::Range => {
+                let mut reply = PbRangeResponse::decode(message)?;
+                reply.header.get_or_insert_default().raft_term = term;
+                reply.encode_to_vec()
+            }
+            other => panic!("no test says that of {other:?}"),
+        };
+        frames.push(Ok(Frame::data(framed(&said))));
+    }
+    frames.extend(trailers.map(|trailers| Ok::<_, tonic::Status>(Frame::trailers(trailers))));
+    let body = StreamBody::new(tokio_stream::iter(frames));
+    Ok(Response::from_parts(head, Body::new(body)))
+}
+
+/// A message with its head.
+pub(super) fn framed(message: &[u8]) -> Bytes {
+    let length = u32::try_from(message.len()).expect("a short message");
+    let mut framed = vec![0];
+    framed.extend(length.to_be_bytes());
+    framed.extend(message);
+    framed.into()
 }
 
 /// Reads an answer to its end, so that nothing is still under way when it is told to have arrived.

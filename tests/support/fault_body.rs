@@ -17,7 +17,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-use super::fault::{Action, Answer, Ending, FaultPlan, MESSAGE_HEAD_BYTES, Rpc, Rule};
+use super::fault::{Action, Answer, Ending, FaultPlan, MESSAGE_HEAD_BYTES, Rpc, Rule, framed};
 
 /// Messages under way in each direction.
 const UNDER_WAY_MAX: usize = 16;
@@ -28,8 +28,10 @@ type Frames = mpsc::Sender<Result<Frame<Bytes>, Status>>;
 struct Stream {
     plan: FaultPlan,
     head: request::Parts,
-    /// Replies to throw away or to hold up, by lease.
+    /// Replies to throw away, to hold up or to change, by lease.
     marked: Mutex<BTreeMap<i64, Arc<Rule>>>,
+    /// Leases that nobody granted, asked for in the place of others.
+    instead: Mutex<BTreeMap<i64, i64>>,
     /// How it ended before its time.
     ended: watch::Sender<Option<End>>,
 }
@@ -50,6 +52,7 @@ pub(super) async fn carry_keep_alive(plan: FaultPlan, request: Request<Body>) ->
         plan: plan.clone(),
         head: head.clone(),
         marked: Mutex::default(),
+        instead: Mutex::default(),
         ended: watch::Sender::new(None),
     });
     let (to_etcd, requests) = mpsc::channel(UNDER_WAY_MAX);
@@ -174,10 +177,19 @@ impl Stream {
             return Some(whole);
         };
         match rule.action {
-            Action::LoseReply(_) | Action::SlowReply(_) => {
+            Action::LoseReply(_) | Action::SlowReply(_) | Action::InTerm(_) => {
                 let asked = PbLeaseKeepAliveRequest::decode(message).expect("a keepalive");
                 self.marked.lock().unwrap().insert(asked.id, rule);
                 Some(whole)
+            }
+            Action::KeptByReplaced(..) => {
+                let mut asked = PbLeaseKeepAliveRequest::decode(message).expect("a keepalive");
+                let mut instead = self.instead.lock().unwrap();
+                let nobodys = i64::MAX - i64::try_from(instead.len()).expect("few keepalives");
+                instead.insert(nobodys, asked.id);
+                asked.id = nobodys;
+                self.marked.lock().unwrap().insert(nobodys, rule);
+                Some(framed(&asked.encode_to_vec()))
             }
             Action::DeliverLate(ending) => {
                 let (plan, held) = (self.plan.clone(), Arc::clone(&rule));
@@ -246,7 +258,7 @@ impl Stream {
             let frame = match frame.map(Frame::into_data) {
                 Ok(Ok(data)) => {
                     for whole in messages.split(&data) {
-                        if !self.loses(&whole).await {
+                        if let Some(whole) = self.told(whole).await {
                             let _ = to_caller.send(Ok(Frame::data(whole))).await;
                         }
                     }
@@ -263,24 +275,38 @@ impl Stream {
         }
     }
 
-    async fn loses(&self, whole: &Bytes) -> bool {
+    /// What the caller is told of a reply.
+    async fn told(&self, whole: Bytes) -> Option<Bytes> {
         let message = whole.slice(MESSAGE_HEAD_BYTES..);
-        let reply = PbLeaseKeepAliveResponse::decode(message).expect("a keepalive's reply");
+        let mut reply = PbLeaseKeepAliveResponse::decode(message).expect("a keepalive's reply");
         let marked = self.marked.lock().unwrap().remove(&reply.id);
         let Some(rule) = marked else {
-            return false;
+            return Some(whole);
         };
         rule.meet();
         rule.arrive();
-        if let Action::SlowReply(delay) = rule.action {
-            // The line is slow, and so is all that comes after it.
-            tokio::time::sleep(delay).await;
-            return false;
+        match rule.action {
+            Action::SlowReply(delay) => {
+                // The line is slow, and so is all that comes after it.
+                tokio::time::sleep(delay).await;
+                return Some(whole);
+            }
+            Action::InTerm(term) => {
+                reply.header.get_or_insert_default().raft_term = term;
+                return Some(framed(&reply.encode_to_vec()));
+            }
+            Action::KeptByReplaced(term, seconds) => {
+                reply.header.get_or_insert_default().raft_term = term;
+                reply.id = self.instead.lock().unwrap()[&reply.id];
+                reply.ttl = seconds;
+                return Some(framed(&reply.encode_to_vec()));
+            }
+            _ => {}
         }
         if matches!(rule.action, Action::LoseReply(Ending::Reset)) {
             self.end(End::Broken);
         }
-        true
+        None
     }
 }
 
