@@ -649,7 +649,7 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| kinds with a machine in force; names and former digest rules that all versions of one remember | {MACHINES_MAX}; {SUCCESSORS_MAX} |",
         "| a TLS file; a password | {TLS_FILE_BYTES_MAX/1048576} MiB; {PASSWORD_BYTES_MAX} bytes |",
         "| times that a request is sent again while etcd has too much to do | {TURNED_AWAY_MAX} |",
-        "| log lines of one kind of trouble; of one that goes on, such as an etcd that does not answer | {LINES_MAX} a second; {LINES_MAX}, \
+        "| log lines of one kind of trouble, or warnings of libraries; of one that goes on, such as an etcd that does not answer | {LINES_MAX} a second; {LINES_MAX}, \
          then one in {TROUBLE_LINE_EVERY} s until it was calm for {TROUBLE_CALM} s; the rest counted |",
         "| `exec`: grace if none is given; at most; killed before the bound; by its guard | a sixth of the TTL, {GRACE_DEFAULT_MAX} s; \
          a third; {KILL_MARGIN} ms; {GUARD_MARGIN} ms |",

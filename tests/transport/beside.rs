@@ -1,6 +1,7 @@
 //! Health and reflection have limits of their own: nobody opens more streams than there may be, and health is told also when
 //! nothing else has room.
 
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -176,4 +177,32 @@ async fn questions_for_the_health_that_do_not_end_give_their_places_back_in_time
     }
     assert!(Boottime::now().since(begun) >= HEALTH_CHECK_WITHIN);
     assert_eq!(checked(&channels[0]).await.unwrap(), ServingStatus::Serving);
+}
+
+#[test]
+fn whoever_breaks_the_rules_again_and_again_does_not_fill_the_log() {
+    /// Lines of libraries that are written in a second.
+    const LINES_MAX: u64 = 10;
+    let sidecar = Sidecar::dev();
+    let mut line = sidecar.connect();
+    let begun = Boottime::now();
+    line.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .unwrap();
+    // Answers to pings that nobody sent, each of which is warned of, and at last a ping.
+    let unasked = b"\0\0\x08\x06\x01\0\0\0\0unasked!".repeat(20_000);
+    line.write_all(&unasked).unwrap();
+    line.write_all(b"\0\0\x08\x06\0\0\0\0\0the last").unwrap();
+    let mut heard = Vec::new();
+    while !heard.ends_with(b"\0\0\x08\x06\x01\0\0\0\0the last") {
+        let mut some = [0; 1024];
+        let count = line.read(&mut some).unwrap();
+        assert!(count > 0, "{heard:?}");
+        heard.extend_from_slice(&some[..count]);
+    }
+    let spans = Boottime::now().since(begun).as_secs() + 2;
+    sidecar.signal(Signal::TERM);
+    let (_, _, log, _) = sidecar.ended();
+    let lines = log.lines().filter(|line| line.contains("PING ack"));
+    let lines = u64::try_from(lines.count()).unwrap();
+    assert!((1..=LINES_MAX * spans).contains(&lines), "{lines}: {log}");
 }
