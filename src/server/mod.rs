@@ -1,6 +1,7 @@
 //! Start and stop of a sidecar.
 
 mod admin_socket;
+mod authority;
 mod banner;
 mod connections;
 mod etcd_version;

@@ -20,4 +20,5 @@ mod spans;
 mod strangers;
 mod streams;
 mod terminal;
+mod unix;
 mod untaken;
