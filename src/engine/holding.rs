@@ -267,6 +267,7 @@ fn after_keepalive(fault: Fault) -> Fault {
         | Fault::StartNeedsSpace { .. }
         | Fault::DeadlinePassed
         | Fault::UnknownOutcome { .. }
+        | Fault::AnswerUnkept { .. }
         | Fault::CorruptRecord => fault,
     }
 }

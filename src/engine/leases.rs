@@ -245,6 +245,8 @@ impl Leases {
             held.retain(|_, lease| known.contains_key(lease));
             if known.len() >= LEASES_MAX {
                 return Err(Fault::Overloaded {
+                    what: "too many reservations that were granted here are live",
+                    limit: LEASES_MAX,
                     retry_after: LEASE_RETRY,
                 });
             }

@@ -47,6 +47,7 @@ pub use holds::{AtClose, HELD_MAX, HELD_PER_STREAM_MAX, Held, Hold, HoldEnd, Hol
 pub use laws::Counted;
 pub use machines::Applied;
 pub use pulse::{HEALTH_BOUND, Health};
+pub use sparing::Sparing;
 pub use sweeper::Swept;
 pub use timelines::{NewTimeline, StartAsk, TimelineNow};
 pub use waiting::{Places, WAIT_MAX, WAITERS_MAX, Waiters};

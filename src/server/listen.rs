@@ -5,14 +5,15 @@ use std::io;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 
+use super::authority::AnyAuthority;
 use crate::transport::Peer;
 
 /// How often a connection that sent the beginning of HTTP/2's first words is looked at again.
 const GREETING_LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The first words of HTTP/2.
-const HTTP2_GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(super) const HTTP2_GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A way in.
 pub(super) trait Listen: Send + 'static {
@@ -54,14 +55,14 @@ impl Listen for TcpListener {
 }
 
 impl Listen for UnixListener {
-    type Stream = UnixStream;
+    type Stream = AnyAuthority;
 
-    async fn accept(&self) -> io::Result<(UnixStream, Peer)> {
+    async fn accept(&self) -> io::Result<(AnyAuthority, Peer)> {
         let (stream, _) = Self::accept(self).await?;
-        Ok((stream, Peer::unix()))
+        Ok((AnyAuthority::new(stream), Peer::unix()))
     }
 
-    async fn greeted(_: &UnixStream) -> io::Result<()> {
+    async fn greeted(_: &AnyAuthority) -> io::Result<()> {
         // Only our own user can open the socket, and may hold it open.
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Start and stop of a sidecar.
 
 mod admin_socket;
+mod authority;
 mod banner;
 mod connections;
 mod etcd_version;
@@ -12,6 +13,7 @@ mod open;
 mod services;
 mod signals;
 mod stop;
+mod unread;
 
 use std::net::SocketAddr;
 

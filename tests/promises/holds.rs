@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fencepost::domain::decision::{Advice, Decision, Grant, Layer, Rule, Verdict};
 use fencepost::domain::ids::ReservationId;
-use fencepost::engine::{AtClose, Boottime, Fault, Held, Hold, HoldEnd, HoldNews};
+use fencepost::engine::{AtClose, Boottime, Fault, HELD_MAX, Held, Hold, HoldEnd, HoldNews};
 
 use super::fence::{OVER_WITHIN, SHORTEST_SECONDS, over};
 use super::keepalives::{STREAM_FAULTS, many_held};
@@ -488,6 +488,28 @@ async fn two_thousand_reservations_are_held_without_a_loss(backend: Backend) {
     assert!(renewals >= 3 * HELD, "{renewals}");
 }
 
+async fn more_than_a_sidecar_may_hold_is_a_limit_of_the_moment_and_what_is_held_stays(
+    backend: Backend,
+) {
+    let one = backend.sidecar().await;
+    let resource = fresh_resource();
+    let grant = one.hold(&reserve_for(&resource, LONG_SECONDS)).await;
+    let mut hold = opened(&one, &[&grant.id], AtClose::Keep).await;
+    // One is held, so these do not all have room. Nothing is looked up for that.
+    let many = vec![grant.id.clone(); HELD_MAX];
+    let refused = one.engine.hold(many, AtClose::Keep, caller()).await;
+    match refused.map(drop) {
+        Err(fault @ Fault::Overloaded { limit, .. }) => {
+            assert_eq!(limit, HELD_MAX);
+            assert!(fault.to_string().contains(&HELD_MAX.to_string()), "{fault}");
+        }
+        other => panic!("{other:?} instead of a limit that passes"),
+    }
+    assert_eq!(one.engine.holdings().held, 1);
+    renewed(&mut hold).await;
+    drop(opened(&one, &[&grant.id], AtClose::Keep).await);
+}
+
 engines! {
     a_holder_hears_at_once_that_its_reservation_was_released_elsewhere,
     a_holder_hears_of_the_loss_before_its_time_is_over_though_etcd_says_nothing,
@@ -497,6 +519,7 @@ engines! {
     a_reservation_lasts_for_as_long_as_it_is_held_and_safe_for_grows_from_the_opening,
     a_reservation_outlives_a_cut_that_is_shorter_than_its_time,
     a_sidecar_holds_what_another_one_granted,
+    more_than_a_sidecar_may_hold_is_a_limit_of_the_moment_and_what_is_held_stays,
     a_stop_ends_the_streams_and_leaves_what_is_not_to_be_released,
     a_stream_of_keepalives_that_fails_or_freezes_costs_no_reservation,
     renewals_of_many_share_the_looks_at_their_keys,

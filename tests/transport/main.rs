@@ -6,6 +6,7 @@
     missing_docs
 )]
 
+mod beside;
 mod config;
 mod doors;
 mod etcd;
@@ -19,3 +20,5 @@ mod spans;
 mod strangers;
 mod streams;
 mod terminal;
+mod unix;
+mod untaken;
