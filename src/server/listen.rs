@@ -5,15 +5,14 @@ use std::io;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-use super::authority::AnyAuthority;
 use crate::transport::Peer;
 
 /// How often a connection that sent the beginning of HTTP/2's first words is looked at again.
 const GREETING_LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The first words of HTTP/2.
-pub(super) const HTTP2_GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const HTTP2_GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A way in.
 pub(super) trait Listen: Send + 'static {
@@ -55,14 +54,14 @@ impl Listen for TcpListener {
 }
 
 impl Listen for UnixListener {
-    type Stream = AnyAuthority;
+    type Stream = UnixStream;
 
-    async fn accept(&self) -> io::Result<(AnyAuthority, Peer)> {
+    async fn accept(&self) -> io::Result<(UnixStream, Peer)> {
         let (stream, _) = Self::accept(self).await?;
-        Ok((AnyAuthority::new(stream), Peer::unix()))
+        Ok((stream, Peer::unix()))
     }
 
-    async fn greeted(_: &AnyAuthority) -> io::Result<()> {
+    async fn greeted(_: &UnixStream) -> io::Result<()> {
         // Only our own user can open the socket, and may hold it open.
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Start and stop of a sidecar.
 
 mod admin_socket;
-mod authority;
 mod banner;
 mod connections;
 mod etcd_version;

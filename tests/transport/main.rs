@@ -20,5 +20,4 @@ mod spans;
 mod strangers;
 mod streams;
 mod terminal;
-mod unix;
 mod untaken;
