@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs what depends on etcd against several versions of it: the tests of the store, those of etcd in production, the promises, and what
-# may be left behind; then an upgrade of a cluster from each of them to the next. `path` is the etcd in PATH; the others are built from
+# Runs what depends on etcd against several versions of it: the tests of the store, those of etcd in production, the promises, what
+# may be left behind, and the embedded engine beside etcd; then an upgrade of a cluster from each of them to the next. `path` is the etcd in PATH; the others are built from
 # etcd's Go modules, once, and should rise by one minor version each.
 #   etcd-matrix.sh [VERSION…]
 set -euo pipefail
@@ -28,7 +28,7 @@ for version in "${VERSIONS[@]}"; do
     fi
 done
 
-cargo test --locked --no-run --test store --test etcd --test promises --test leaks
+cargo test --locked --no-run --test store --test etcd --test promises --test leaks --test differential
 
 code=0
 results=()
@@ -36,7 +36,7 @@ for at in "${!VERSIONS[@]}"; do
     program=${programs[$at]}
     said=$("$program" --version | sed -n 1p)
     echo "etcd-matrix: $said ($program)"
-    for binary in store etcd promises leaks; do
+    for binary in store etcd promises leaks differential; do
         arguments=()
         [ "$binary" = promises ] && arguments=("${filters[@]}")
         outcome=passed

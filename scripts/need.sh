@@ -2,7 +2,7 @@
 # Installs what is missing, and only that.
 #   need.sh build   what `cargo build` needs: a linker and protoc
 #   need.sh lint    and rustfmt, clippy, buf
-#   need.sh test    and etcd, etcdctl, curl, Python with the packages of the example
+#   need.sh test    and etcd, etcdctl, openssl, curl, Python with the packages of the example
 #   need.sh matrix  what `cargo test` needs with etcd; Go, which builds other versions, is asked for and not installed
 #   need.sh bench   what `cargo build` needs, etcd, and what is measured beside it: Redis, PostgreSQL
 set -euo pipefail
@@ -106,16 +106,24 @@ need_etcdctl() {
     need etcdctl etcd-client
 }
 
+need_openssl() {
+    # It makes the keys that etcd signs tokens with.
+    need openssl openssl
+}
+
 need_test() {
     need_lint
     need_etcd
     need_etcdctl
+    need_openssl
     need curl curl
 }
 
 need_matrix() {
     need_build
     need_etcd
+    need_etcdctl
+    need_openssl
     # Debian's Go is too old for the etcds of today.
     command -v go >/dev/null || say "there is NO GO here: only the etcd in PATH and those built before can be tested (https://go.dev/dl)"
 }

@@ -12,6 +12,12 @@ export RUST_TEST_THREADS="${RUST_TEST_THREADS:-3}"
 code=0
 cargo test --locked --no-fail-fast "$@" 2>&1 | tee "$log" || code=$?
 
+# What failed is said once more where the output ends, however much other binaries said after it.
+sed 's/\x1b\[[0-9;]*m//g' "$log" | awk '
+    /^---- .* stdout ----$/ { failed = 1 }
+    /^failures:$/ { failed = 0 }
+    failed' | tail -n 200
+
 sed 's/\x1b\[[0-9;]*m//g' "$log" | awk -v code="$code" '
     /^test result: / {
         for (i = 2; i <= NF; i++) {

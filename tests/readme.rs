@@ -610,15 +610,21 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| resources remembered between calls | {LANES_DEFAULT}, each with {KEPT_APART_BYTES_MAX/1024} KiB of operations \
          from keys of their own, {KEPT_BYTES_MAX/1048576} MiB of these together |",
         "| calls of several steps (Reserve, Renew, Release) under way, those included whose callers have left | {WORKS_MAX} |",
-        "| calls under way; bytes of their messages | {CALLS_UNDER_WAY_MAX}; {BYTES_HELD_MAX/1048576} MiB |",
+        "| calls under way, those included whose answers were not taken yet; bytes of their messages; of answers over \
+         {SMALL_ANSWER_BYTES_MAX/1024} KiB that were not taken | {CALLS_UNDER_WAY_MAX}; {BYTES_HELD_MAX/1048576} MiB; \
+         {ANSWER_BYTES_MAX/1048576} MiB |",
+        "| how long an answer, or a connection that writes, may wait to be read | {ANSWER_TAKEN_WITHIN} s, looked at {LOOKS} times; then the \
+         connection is closed |",
         "| connections; calls under way on one of HTTP/2 | {CONNECTIONS_MAX} at each door, further ones wait to be accepted; \
          {server.STREAMS_MAX} |",
         "| how long a connection may be silent at first; take over the headers of an HTTP/1.1 request, or idle; be silent over HTTP/2 | \
          {GREETING_LIMIT} s; {HEADERS_LIMIT} s; {server.PING_INTERVAL} s, and {server.PING_LIMIT} s for the answer to a ping |",
         "| how long a message may take to arrive | until its call's deadline: {DEADLINE_DEFAULT} s if its caller names none, \
          {DEADLINE_MAX} s at most; half a second once the sidecar stops |",
-        "| streams open: Hold, Watch; both on one connection | {HOLD_STREAMS_MAX}, {WATCH_STREAMS_MAX}; \
-         {STREAMS_PER_CONNECTION_MAX} |",
+        "| streams open: Hold, Watch; Health.Watch, reflection, at each door; all on one connection | {HOLD_STREAMS_MAX}, \
+         {WATCH_STREAMS_MAX}; {HEALTH_WATCHES_MAX}, {REFLECTIONS_MAX}; {STREAMS_PER_CONNECTION_MAX} |",
+        "| questions for the health (Health.Check) at once, at each door; how long one may take to arrive | {HEALTH_CHECKS_MAX}; \
+         {HEALTH_CHECK_WITHIN} s |",
         "| reservations held: by one stream; at once | {HELD_PER_STREAM_MAX}; {HELD_MAX} |",
         "| renewals tried at once | {RENEWALS_TRIED_MAX} |",
         "| states that wait for whoever watches | {STATES_WAITING_MAX}, then the newest alone |",
@@ -643,7 +649,7 @@ fn the_limits_of_the_architecture_are_those_of_the_code() {
         "| kinds with a machine in force; names and former digest rules that all versions of one remember | {MACHINES_MAX}; {SUCCESSORS_MAX} |",
         "| a TLS file; a password | {TLS_FILE_BYTES_MAX/1048576} MiB; {PASSWORD_BYTES_MAX} bytes |",
         "| times that a request is sent again while etcd has too much to do | {TURNED_AWAY_MAX} |",
-        "| log lines of one kind of trouble; of one that goes on, such as an etcd that does not answer | {LINES_MAX} a second; {LINES_MAX}, \
+        "| log lines of one kind of trouble, or warnings of libraries; of one that goes on, such as an etcd that does not answer | {LINES_MAX} a second; {LINES_MAX}, \
          then one in {TROUBLE_LINE_EVERY} s until it was calm for {TROUBLE_CALM} s; the rest counted |",
         "| `exec`: grace if none is given; at most; killed before the bound; by its guard | a sixth of the TTL, {GRACE_DEFAULT_MAX} s; \
          a third; {KILL_MARGIN} ms; {GUARD_MARGIN} ms |",
@@ -671,11 +677,13 @@ fn the_limits_of_the_reference_are_those_of_the_code() {
         "| `wait`; calls that wait at one sidecar | {WAIT_MAX/60} min; {WAITERS_MAX} | INVALID_ARGUMENT; one more is answered at once |",
         "| attempts that begin without a person, with `rerun_if_interrupted` | {CLAIM_ATTEMPTS_MAX} | INTERRUPTED: a person decides |",
         "| open operations of one resource | {OPEN_OPERATIONS_MAX}, {OPEN_BYTES_MAX/1024} KiB together | RESOURCE_EXHAUSTED (LIMIT_MET): resolve them |",
-        "| calls under way at one sidecar; bytes of their messages | {CALLS_UNDER_WAY_MAX}; {BYTES_HELD_MAX/1048576} MiB | RESOURCE_EXHAUSTED (OVERLOADED), with a time to ask again |",
+        "| calls under way at one sidecar, or answered and not read; bytes of their messages | {CALLS_UNDER_WAY_MAX}; {BYTES_HELD_MAX/1048576} MiB | RESOURCE_EXHAUSTED (OVERLOADED), with a time to ask again |",
+        "| bytes of answers that were not read, of those over {SMALL_ANSWER_BYTES_MAX/1024} KiB | {ANSWER_BYTES_MAX/1048576} MiB | ABORTED (UNKNOWN_OUTCOME): ask again with the same ids |",
+        "| how long an answer may wait to be read | {ANSWER_TAKEN_WITHIN} s | the connection is closed, within 10 s more |",
         "| requests that wait for one resource | {LANE_QUEUE_MAX} | RESOURCE_EXHAUSTED (OVERLOADED), with a time to ask again |",
-        "| connections to one sidecar | {CONNECTIONS_MAX} | one more waits until another ends |",
-        "| streams open: Hold, Watch; both on one connection | {HOLD_STREAMS_MAX}, {WATCH_STREAMS_MAX}; {STREAMS_PER_CONNECTION_MAX} | RESOURCE_EXHAUSTED (OVERLOADED) |",
-        "| reservations held by one Hold; by one sidecar | {HELD_PER_STREAM_MAX}; {HELD_MAX} | INVALID_ARGUMENT; RESOURCE_EXHAUSTED (LIMIT_MET) |",
+        "| connections to one sidecar | {CONNECTIONS_MAX} | one more waits until another ends; the log tells of it |",
+        "| streams open: Hold, Watch, Health.Watch, reflection; all on one connection | {HOLD_STREAMS_MAX}, {WATCH_STREAMS_MAX}, {HEALTH_WATCHES_MAX}, {REFLECTIONS_MAX}; {STREAMS_PER_CONNECTION_MAX} | RESOURCE_EXHAUSTED (OVERLOADED), with a time to ask again |",
+        "| reservations held by one Hold; by one sidecar | {HELD_PER_STREAM_MAX}; {HELD_MAX} | INVALID_ARGUMENT; RESOURCE_EXHAUSTED (OVERLOADED), with a time to ask again |",
         "| states that wait for whoever watches | {STATES_WAITING_MAX} | the newest alone, with `gap` |",
         "| results kept as evidence in one incident | {EVIDENCE_PIECES_MAX}, {EVIDENCE_BYTES_MAX/1048576} MiB together | `result_not_kept` |",
         "| `differing_fields` | {FIELDS_TOLD_MAX} of {POINTER_BYTES_MAX} bytes | the part above them is named |",

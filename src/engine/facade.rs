@@ -346,6 +346,8 @@ impl Engine {
     ) -> Result<T, Fault> {
         let Ok(place) = Arc::clone(&self.works).try_acquire_owned() else {
             return Err(Fault::Overloaded {
+                what: "too many calls of several steps are under way here",
+                limit: WORKS_MAX,
                 retry_after: OVERLOADED_RETRY,
             });
         };

@@ -96,9 +96,13 @@ pub enum Fault {
     /// There is no incident of that name.
     #[error("there is no such incident; `fencepost incidents` lists those that there are")]
     NoSuchIncident,
-    /// The sidecar has too many calls under way; nothing was done.
-    #[error("too many calls are waiting here; nothing was done, ask again")]
+    /// A limit of the moment was met, of the sidecar and not of the request; nothing was done.
+    #[error("{what}; the limit is {limit}; nothing was done, ask again")]
     Overloaded {
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
         /// When to ask again.
         retry_after: Duration,
     },
@@ -165,14 +169,25 @@ pub enum Fault {
         /// When to ask again.
         retry_after: Duration,
     },
-    /// The caller's time ran out before anything was sent to etcd; nothing was done.
+    /// The caller's time ran out before etcd had taken a change or answered a question; nothing was done.
     #[error(
-        "the deadline passed before anything was sent; nothing was done, ask again with the same ids"
+        "the deadline passed before etcd had taken or answered it; nothing was done, ask again with the same ids"
     )]
     DeadlinePassed,
     /// It was sent, and no answer came: it may or may not have been done.
     #[error("the outcome is unknown; ask again with the same ids to learn the truth")]
     UnknownOutcome {
+        /// When to ask again.
+        retry_after: Duration,
+    },
+    /// There is an answer, and no room for it: too many are not taken by those who asked. It may or may not have been done.
+    #[error(
+        "the answer has no room here: too many bytes of answers wait for callers who do not read them; the limit is {limit}; ask \
+         again with the same ids to learn the truth"
+    )]
+    AnswerUnkept {
+        /// The limit.
+        limit: usize,
         /// When to ask again.
         retry_after: Duration,
     },
@@ -207,6 +222,7 @@ impl Fault {
             | Self::Stopping { .. }
             | Self::DeadlinePassed
             | Self::UnknownOutcome { .. }
+            | Self::AnswerUnkept { .. }
             | Self::CorruptRecord => false,
         }
     }

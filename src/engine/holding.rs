@@ -3,6 +3,7 @@
 use super::clock::Boottime;
 use super::facade::{Caller, Engine, Reserved, judged, question_failed, random_nonce};
 use super::fault::Fault;
+use super::leases::KEEPALIVES_MAX;
 use super::ticket::{Patience, Progress, UNKNOWN_RETRY};
 use crate::domain::decision::{Decision, Grant, Layer, Rule, Verdict};
 use crate::domain::ids::ReservationId;
@@ -182,46 +183,53 @@ impl Engine {
         if !progress.send() {
             return Err(Fault::DeadlinePassed);
         }
-        let renewed = self.shared.leases.renew(lease).await;
-        let bound = renewed.map_err(|error| match error {
-            StoreError::Indeterminate { .. } => unknown(),
-            StoreError::NotApplied { .. }
-            | StoreError::Full { .. }
-            | StoreError::Corrupt { .. } => question_failed(&error),
-        })?;
-        let second = self
-            .ask(
-                reservation.resource(),
-                Ask::Check(reservation.clone()),
-                Progress::default(),
-                Patience::None,
-            )
-            .await;
-        match second.map_err(after_keepalive)? {
-            Answer::Held(seen, held) => {
-                // The lease was gone, yet its key was seen after that: etcd is about to end it.
-                let bound = bound.unwrap_or(caller.arrived);
-                let decision = match first {
-                    Some(first) => Decision {
-                        now: seen.now,
-                        ..first
-                    },
-                    None => seen,
-                };
-                Ok(granted(reservation, decision, held, bound, caller))
-            }
-            other @ (Answer::Judged(_)
-            | Answer::Ended(..)
-            | Answer::Known(..)
-            | Answer::Snapshot(_)
-            | Answer::Swept) => {
-                self.shared.leases.lost(reservation.round());
-                Ok(Reserved {
-                    decision: judged(other),
-                    grant: None,
-                })
+        let leases = &self.shared.leases;
+        for _ in 0..KEEPALIVES_MAX {
+            let renewed = leases.renew(lease).await.map_err(|error| match error {
+                StoreError::Indeterminate { .. } => unknown(),
+                StoreError::NotApplied { .. }
+                | StoreError::Full { .. }
+                | StoreError::Corrupt { .. } => question_failed(&error),
+            })?;
+            let second = self
+                .ask(
+                    reservation.resource(),
+                    Ask::Check(reservation.clone()),
+                    Progress::default(),
+                    Patience::None,
+                )
+                .await;
+            match second.map_err(after_keepalive)? {
+                Answer::Held(seen, held) => {
+                    let bound = match &renewed {
+                        Some(renewed) => leases.confirmed(renewed),
+                        // The lease was gone, yet its key was seen after that: etcd is about to end it.
+                        None => Some(caller.arrived),
+                    };
+                    let Some(bound) = bound else { continue };
+                    let decision = match first {
+                        Some(first) => Decision {
+                            now: seen.now,
+                            ..first
+                        },
+                        None => seen,
+                    };
+                    return Ok(granted(reservation, decision, held, bound, caller));
+                }
+                other @ (Answer::Judged(_)
+                | Answer::Ended(..)
+                | Answer::Known(..)
+                | Answer::Snapshot(_)
+                | Answer::Swept) => {
+                    leases.lost(reservation.round());
+                    return Ok(Reserved {
+                        decision: judged(other),
+                        grant: None,
+                    });
+                }
             }
         }
+        Err(unknown())
     }
 }
 
@@ -259,6 +267,7 @@ fn after_keepalive(fault: Fault) -> Fault {
         | Fault::StartNeedsSpace { .. }
         | Fault::DeadlinePassed
         | Fault::UnknownOutcome { .. }
+        | Fault::AnswerUnkept { .. }
         | Fault::CorruptRecord => fault,
     }
 }

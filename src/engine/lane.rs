@@ -34,6 +34,15 @@ const LANE_QUEUE_MAX: usize = 4 * 1024;
 /// Operations from keys of their own that a lane remembers between rounds, in bytes. A larger result is read again.
 const KEPT_APART_BYTES_MAX: usize = 16 * 1024;
 
+/// Too many want something of one resource.
+pub(super) fn full() -> Fault {
+    Fault::Overloaded {
+        what: "too many requests wait for this resource",
+        limit: LANE_QUEUE_MAX,
+        retry_after: FAULT_RETRY,
+    }
+}
+
 /// What all lanes share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -147,12 +156,7 @@ impl Shared {
 
     /// Answers a request that the lane has no room for.
     pub(super) fn turn_away(&self, ticket: Ticket) {
-        self.answer(
-            ticket,
-            Err(Fault::Overloaded {
-                retry_after: FAULT_RETRY,
-            }),
-        );
+        self.answer(ticket, Err(full()));
     }
 
     /// Lets go of requests that were withdrawn before anything was sent.

@@ -4,6 +4,8 @@
 //! its TTL. The bound is never later than etcd's own, whatever the network did. A lease lasts longer than what is promised,
 //! so one that has waited for its use a while can still keep the promise.
 
+mod renewing;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,7 +24,9 @@ use super::ticket::Patience;
 use crate::domain::ids::Nonce;
 use crate::domain::record::LeaseId;
 use crate::domain::request::Ttl;
-use crate::store::{LeaseUse, NotApplied, Store, StoreError};
+use crate::store::{NotApplied, Store, StoreError};
+
+pub(super) use renewing::KEEPALIVES_MAX;
 
 /// Most leases held ready for one TTL.
 const READY_MAX: usize = 64;
@@ -227,44 +231,7 @@ impl Leases {
         (!bound.left().is_zero()).then_some(bound)
     }
 
-    /// Renews the lease of a reservation. `None`: it is gone.
-    pub(super) async fn renew(&self, lease: LeaseId) -> Result<Option<Boottime>, StoreError> {
-        let of = if self.certainly_lives(lease) {
-            let silence = Duration::MAX;
-            LeaseUse::Held { silence }
-        } else {
-            LeaseUse::Unsure
-        };
-        self.renew_within(lease, of, Duration::MAX).await
-    }
-
-    fn certainly_lives(&self, lease: LeaseId) -> bool {
-        let pool = self.lock();
-        let known = pool.known.get(&lease);
-        known.is_some_and(|known| !known.bound.left().is_zero())
-    }
-
-    /// Renews a lease for somebody who waits no longer than this. `None`: it is gone.
-    pub(super) async fn renew_within(
-        &self,
-        lease: LeaseId,
-        of: LeaseUse,
-        patience: Duration,
-    ) -> Result<Option<Boottime>, StoreError> {
-        let sent = Boottime::now();
-        let kept = self.store.lease_keep_alive_within(lease, of, patience);
-        let Some(seconds) = kept.await? else {
-            self.retire(lease);
-            return Ok(None);
-        };
-        let bound = sent.plus(Duration::from_secs(seconds.into()));
-        if let Some(known) = self.lock().known.get_mut(&lease) {
-            known.bound = known.bound.max(bound);
-        }
-        Ok(Some(bound))
-    }
-
-    /// The same, if one is ready.
+    /// A lease that will keep the promise of this TTL from now on, if one is ready.
     pub(super) fn take_ready(&self, ttl: Ttl) -> Result<Option<LeaseId>, Fault> {
         let now = Boottime::now();
         let mut pool = self.lock();
@@ -278,6 +245,8 @@ impl Leases {
             held.retain(|_, lease| known.contains_key(lease));
             if known.len() >= LEASES_MAX {
                 return Err(Fault::Overloaded {
+                    what: "too many reservations that were granted here are live",
+                    limit: LEASES_MAX,
                     retry_after: LEASE_RETRY,
                 });
             }
@@ -366,10 +335,7 @@ impl Leases {
                     .await
                     .iter()
                     .any(Result::is_err);
-                for lease in ageing {
-                    let renewed = self.renew_within(lease, LeaseUse::Ready, Duration::MAX);
-                    trouble |= renewed.await.is_err();
-                }
+                trouble |= !self.renew_ready(ageing).await;
             }
             if trouble {
                 debug!("leases cannot be granted ahead now");

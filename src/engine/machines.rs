@@ -144,6 +144,8 @@ impl Engine {
             overtaken += 1;
         }
         Err(Fault::Overloaded {
+            what: "others changed the machine of this kind before each try",
+            limit: OVERTAKEN_MAX,
             retry_after: UNKNOWN_RETRY,
         })
     }

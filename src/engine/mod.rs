@@ -49,6 +49,7 @@ pub use incidents::ClosedBefore;
 pub use laws::Counted;
 pub use machines::Applied;
 pub use pulse::{HEALTH_BOUND, Health};
+pub use sparing::Sparing;
 pub use sweeper::Swept;
 pub use timelines::{NewTimeline, StartAsk, TimelineNow};
 pub use waiting::{Places, WAIT_MAX, WAITERS_MAX, Waiters};

@@ -50,11 +50,20 @@ use crate::store::{
 use settling::{Unsettled, leaves, queue_guard};
 
 /// How often a lane folds anew because others were first, before it gives up for now.
-pub(super) const OVERTAKEN_MAX: u32 = 64;
+pub(super) const OVERTAKEN_MAX: usize = 64;
 /// How often the requests of a round are sent again because etcd had too much to do, with growing pauses: about two seconds.
 pub(super) const TURNED_AWAY_MAX: u32 = 6;
 /// When to ask again after a fault of the store or too much contention.
 pub(super) const FAULT_RETRY: Duration = Duration::from_millis(500);
+
+/// Others were first too often.
+pub(super) fn overtaken() -> Fault {
+    Fault::Overloaded {
+        what: "others changed what is stored here before each try",
+        limit: OVERTAKEN_MAX,
+        retry_after: FAULT_RETRY,
+    }
+}
 
 /// One round of a lane's work: the requests taken up together, until each is answered or put back.
 pub(super) struct Round<'a> {
@@ -76,7 +85,7 @@ pub(super) struct Round<'a> {
     evidence: BTreeMap<IncidentId, KeptEvidence>,
     /// The lease that the last commit was to hang a key on.
     granting: Option<LeaseId>,
-    overtaken: u32,
+    overtaken: usize,
     /// How often etcd had too much to do for the requests of this round.
     turned_away: u32,
     /// Whether etcd has no space: what needs a write is answered so, one request after another, and the rest by what is true.
@@ -315,9 +324,7 @@ impl<'a> Round<'a> {
                     self.rename_what_may_be_over();
                 }
                 if self.overtaken > OVERTAKEN_MAX {
-                    self.fail_all(&Fault::Overloaded {
-                        retry_after: FAULT_RETRY,
-                    });
+                    self.fail_all(&overtaken());
                     return Next::Done;
                 }
                 next

@@ -19,7 +19,7 @@ const _: () = assert!(TROUBLE_LINE_EVERY.as_millis() < TROUBLE_CALM.as_millis())
 
 /// Decides which lines of one kind are written.
 #[derive(Debug, Default)]
-pub(super) struct Sparing {
+pub struct Sparing {
     lasts: Lasts,
     counted: Mutex<Counted>,
 }
@@ -47,7 +47,7 @@ struct Counted {
 
 impl Sparing {
     /// For a trouble that goes on, such as a store that does not answer: callers ask again and again.
-    pub(super) fn of_what_lasts() -> Self {
+    pub fn of_what_lasts() -> Self {
         Self {
             lasts: Lasts::Yes,
             counted: Mutex::default(),
@@ -55,7 +55,7 @@ impl Sparing {
     }
 
     /// How many lines were left out since the last one; `None`: this one is to be left out too.
-    pub(super) fn speak(&self) -> Option<u64> {
+    pub fn speak(&self) -> Option<u64> {
         self.speak_at(Boottime::now())
     }
 

@@ -2,10 +2,11 @@
 
 use std::io::IsTerminal as _;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
+use tracing_subscriber::{EnvFilter, fmt};
 
+use super::libraries::Libraries;
 use crate::config::{Log, LogFormat};
 
 /// Sends logs to standard error for the rest of the process.
@@ -19,7 +20,13 @@ pub fn start(log: &Log) -> Result<(), TryInitError> {
         LogFormat::Text => lines
             .with_ansi(std::io::stderr().is_terminal())
             .finish()
+            .with(Libraries::default())
             .try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).finish().try_init(),
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .finish()
+            .with(Libraries::default())
+            .try_init(),
     }
 }

@@ -22,7 +22,9 @@ use tonic::body::Body;
 use tracing::{debug, warn};
 
 use super::listen::Listen;
-use crate::transport::Peer;
+use super::unread::Unread;
+use crate::engine::Sparing;
+use crate::transport::{ANSWER_TAKEN_WITHIN, Peer};
 
 /// Most connections open at once, of each kind. Over it they wait in the queue of the operating system.
 const CONNECTIONS_MAX: usize = 1024;
@@ -49,11 +51,33 @@ const GREETING_LIMIT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// The connections of a sidecar.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Connections {
+    troubles: Arc<Troubles>,
     tasks: TaskTracker,
     closing: CancellationToken,
     cut: CancellationToken,
+}
+
+/// What goes on for as long as somebody does it, and is told now and then.
+#[derive(Debug)]
+struct Troubles {
+    full: Sparing,
+    untaken: Sparing,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self {
+            troubles: Arc::new(Troubles {
+                full: Sparing::of_what_lasts(),
+                untaken: Sparing::of_what_lasts(),
+            }),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            cut: CancellationToken::new(),
+        }
+    }
 }
 
 impl Connections {
@@ -99,6 +123,16 @@ impl Connections {
         let (first_pause, longest_pause) = ACCEPT_PAUSE;
         let mut pause = first_pause;
         loop {
+            if room.available_permits() == 0
+                && let Some(unsaid) = self.troubles.full.speak()
+            {
+                let limit = CONNECTIONS_MAX;
+                warn!(
+                    limit,
+                    unsaid,
+                    "as many connections are open as there may be; further ones wait to be accepted"
+                );
+            }
             let Ok(place) = Arc::clone(&room).acquire_owned().await else {
                 return;
             };
@@ -119,6 +153,16 @@ impl Connections {
                     pause = (pause * 2).min(longest_pause);
                 }
             }
+        }
+    }
+
+    fn tell_of_untaken(&self, peer: &Peer) {
+        if let Some(unsaid) = self.troubles.untaken.speak() {
+            let limit_s = ANSWER_TAKEN_WITHIN.as_secs();
+            warn!(
+                %peer,
+                limit_s, unsaid, "closed a connection: an answer was not taken in time"
+            );
         }
     }
 
@@ -146,10 +190,15 @@ impl Connections {
             let answering = Box::pin(answer(request, peer.clone()));
             async move { Ok::<_, Infallible>(answering.await) }
         });
+        let stream = Unread::new(stream, peer.clone());
         let builder = builder();
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => Some(ended),
+            () = peer.leaves_answers() => {
+                self.tell_of_untaken(&peer);
+                return;
+            }
             () = self.closing.cancelled() => None,
         };
         let ended = match ended {

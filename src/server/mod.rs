@@ -12,6 +12,7 @@ mod open;
 mod services;
 mod signals;
 mod stop;
+mod unread;
 
 use std::net::SocketAddr;
 

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_client::ResponseHeader;
 use etcd_client::proto::PbLeaseKeepAliveRequest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -21,6 +22,7 @@ use super::error::{NotApplied, StoreError};
 use super::failure::{Meaning, detail_of, indeterminate, meaning_of, not_applied};
 use super::opening::{Stream, Unopened, open_at};
 use super::session::Session;
+use super::term::{KeptAlive, Term};
 use crate::domain::record::LeaseId;
 
 /// Most keepalives under way on one stream,
@@ -34,11 +36,13 @@ const PATIENT_OPENINGS_MAX: u32 = 4;
 /// A stream that nobody used for so long is closed.
 const IDLE: Duration = Duration::from_secs(30);
 
-pub(super) type Answer = Result<Option<u32>, StoreError>;
+pub(super) type Answer = Result<Option<KeptAlive>, StoreError>;
 
-/// A TTL as etcd tells it. 0: it does not know the lease.
-pub(super) fn seconds(ttl: i64) -> Option<u32> {
-    u32::try_from(ttl).ok().filter(|seconds| *seconds > 0)
+/// What a reply of etcd says. Its TTL is 0 if etcd does not know the lease.
+pub(super) fn kept_alive(ttl: i64, header: Option<&ResponseHeader>) -> Option<KeptAlive> {
+    let seconds = u32::try_from(ttl).ok().filter(|seconds| *seconds > 0)?;
+    let term = Term::of(header);
+    Some(KeptAlive { seconds, term })
 }
 
 /// The stream, from outside.
@@ -264,7 +268,12 @@ async fn serve(
             reply = stream.replies.message() => match reply {
                 Ok(Some(reply)) => {
                     waiting_since = Instant::now();
-                    sent.answer(LeaseId(reply.id()), reply.ttl());
+                    let kept = kept_alive(reply.ttl(), reply.header());
+                    if kept.is_some_and(|kept| !session.revisions.count(&kept)) {
+                        // What is under way here would not count either; elsewhere it may.
+                        break "another leader was elected meanwhile".to_owned();
+                    }
+                    sent.answer(LeaseId(reply.id()), kept);
                 }
                 Ok(None) => break "etcd closed it".to_owned(),
                 Err(error) => {
@@ -311,7 +320,7 @@ impl Sent {
             .push_back(waiter);
     }
 
-    fn answer(&mut self, lease: LeaseId, ttl: i64) {
+    fn answer(&mut self, lease: LeaseId, kept: Option<KeptAlive>) {
         let Some(waiters) = self.by_lease.get_mut(&lease) else {
             return;
         };
@@ -323,7 +332,7 @@ impl Sent {
                     self.silences.remove(&waiter.silence);
                 }
             }
-            waiter.answer(Ok(seconds(ttl)));
+            waiter.answer(Ok(kept));
         }
         if waiters.is_empty() {
             self.by_lease.remove(&lease);
@@ -365,6 +374,10 @@ mod tests {
         (waiter, answered)
     }
 
+    fn kept(ttl: i64) -> Option<KeptAlive> {
+        kept_alive(ttl, None)
+    }
+
     #[tokio::test]
     async fn an_answer_goes_to_the_keepalive_that_was_sent_first() {
         let mut sent = Sent::default();
@@ -375,14 +388,14 @@ mod tests {
             sent.push(waiter);
         }
         // The second asked later: an answer to the first would promise it too much.
-        sent.answer(LeaseId(7), 60);
-        assert!(matches!(first_answer.try_recv(), Ok(Ok(Some(60)))));
+        sent.answer(LeaseId(7), kept(60));
+        assert!(matches!(first_answer.try_recv(), Ok(Ok(told)) if told == kept(60)));
         assert!(second_answer.try_recv().is_err());
-        sent.answer(LeaseId(8), 0);
+        sent.answer(LeaseId(8), kept(0));
         assert!(matches!(other_answer.try_recv(), Ok(Ok(None))));
-        sent.answer(LeaseId(9), 60);
-        sent.answer(LeaseId(7), 59);
-        assert!(matches!(second_answer.try_recv(), Ok(Ok(Some(59)))));
+        sent.answer(LeaseId(9), kept(60));
+        sent.answer(LeaseId(7), kept(59));
+        assert!(matches!(second_answer.try_recv(), Ok(Ok(told)) if told == kept(59)));
         assert_eq!((sent.count, sent.by_lease.len()), (0, 0));
         assert_eq!(sent.least_silence(), None);
     }

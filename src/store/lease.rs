@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use etcd_client::LeaseGrantOptions;
+use etcd_client::{GetOptions, LeaseGrantOptions};
 
 use super::error::{NotApplied, StoreError};
 use super::failure::not_applied;
 use super::keepers::LeaseUse;
 use super::link::Store;
-use super::session::Repeat;
+use super::session::{Member, Repeat};
+use super::term::KeptAlive;
 use super::txn::malformed;
 use crate::domain::record::LeaseId;
 
@@ -54,7 +55,35 @@ impl Store {
         of: LeaseUse,
         patience: Duration,
     ) -> Result<Option<u32>, StoreError> {
+        let kept = self.lease_renew(lease, of, patience).await?;
+        Ok(kept.map(|kept| kept.seconds))
+    }
+
+    /// The same, for somebody who promises anything by it: that is to wait for a linearizable reply that is asked for after this
+    /// answer, and then to ask whether it counts.
+    pub async fn lease_renew(
+        &self,
+        lease: LeaseId,
+        of: LeaseUse,
+        patience: Duration,
+    ) -> Result<Option<KeptAlive>, StoreError> {
         self.keepers().keep_alive(lease, of, patience).await
+    }
+
+    /// Whether a keepalive counts, by the replies that have come until now: the leader of etcd that answered it was not one that
+    /// others had replaced.
+    pub fn counts(&self, kept: &KeptAlive) -> bool {
+        self.session().revisions.count(kept)
+    }
+
+    /// Reads something linearizably, so that keepalives which were answered before it can be told to count.
+    pub async fn confirm(&self) -> Result<(), StoreError> {
+        let look = |member: &Member| {
+            let mut kv = member.kv.clone();
+            let key = self.timeline_key().bytes();
+            async move { kv.get(key, Some(GetOptions::new().with_count_only())).await }
+        };
+        self.session().call(Repeat::Safe, look).await.map(drop)
     }
 
     /// How long a lease still lives, in seconds; `None` if it is gone. Advisory.

@@ -12,9 +12,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::{NotApplied, StoreError};
 use super::failure::{Meaning, detail_of, indeterminate, meaning_of, not_applied};
-use super::keep_alive::{Answer, seconds};
+use super::keep_alive::{Answer, kept_alive};
 use super::opening::{Unopened, open_at};
 use super::session::{Member, Session};
+use super::term::KeptAlive;
 use crate::domain::record::LeaseId;
 
 /// Most of them under way.
@@ -29,7 +30,7 @@ pub(super) struct Lone {
 
 /// What came of one at one member.
 enum Told {
-    Answer(Option<u32>),
+    Answer(Option<KeptAlive>),
     /// Whether it may have been sent.
     Nothing(String, bool),
 }
@@ -62,9 +63,9 @@ impl Lone {
         let mut may_have_been_sent = false;
         for (_, member) in self.session.order() {
             match self.ask(member, lease, limit).await {
-                Told::Answer(ttl) => {
+                Told::Answer(kept) => {
                     member.answered();
-                    return Ok(ttl);
+                    return Ok(kept);
                 }
                 Told::Nothing(detail, sent) => {
                     may_have_been_sent |= sent;
@@ -101,7 +102,15 @@ impl Lone {
             stream.replies.message().await
         };
         match timeout(limit, asking).await {
-            Ok(Ok(Some(reply))) => Told::Answer(seconds(reply.ttl())),
+            Ok(Ok(Some(reply))) => {
+                let kept = kept_alive(reply.ttl(), reply.header());
+                if kept.is_some_and(|kept| !session.revisions.count(&kept)) {
+                    session.eject(member);
+                    let detail = format!("{}: another leader was elected meanwhile", member.name);
+                    return Told::Nothing(detail, true);
+                }
+                Told::Answer(kept)
+            }
             Ok(Ok(None)) => Told::Nothing(format!("{}: it closed the stream", member.name), true),
             Ok(Err(error)) => failed(&error),
             Err(_) => Told::Nothing(session.silent(member, limit), true),

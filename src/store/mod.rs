@@ -28,6 +28,7 @@ mod session;
 mod story;
 mod suspicion;
 pub mod sweep;
+mod term;
 mod timeline;
 mod tls;
 mod txn;
@@ -57,6 +58,7 @@ pub use queue::{
 pub use resource_changes::{ResourceNews, ResourceWatch};
 pub use suspicion::LOOK_LIMIT;
 pub use sweep::{FoundIncident, FoundRecord, Page};
+pub use term::KeptAlive;
 pub use timeline::TimelineSeen;
 pub use tls::{Tls, TlsFault, TlsFile, TlsFiles};
 pub use txn::{

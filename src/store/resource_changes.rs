@@ -1,6 +1,8 @@
 //! Each change of one resource: of its record, and the ends of its reservations, of which those by their leases alone are not in
 //! the record.
 
+use tokio::time::Instant;
+
 use super::codec;
 use super::commit::{ReadAsk, Seen};
 use super::error::StoreError;
@@ -68,6 +70,11 @@ impl Store {
 }
 
 impl ResourceWatch {
+    /// Since when etcd tells of ends. `None`: it does not for now, and will tell of those that come meanwhile.
+    pub fn ends_told_since(&self) -> Option<Instant> {
+        self.reservation.up_since()
+    }
+
     /// What is new. Whoever stops waiting misses nothing.
     pub async fn next(&mut self) -> Result<ResourceNews, StoreError> {
         tokio::select! {

@@ -2,7 +2,8 @@
 //!
 //! A linearizable reply is never older than what was known before it was asked. One that is proves nothing yet (a member may
 //! be wrong about itself), but it is not used: the member counts as failed, and [`super::suspicion`] looks into it.
-//! Replies about leases are not linearizable, and say nothing here.
+//! Replies about leases are not linearizable, and say nothing here; but some of them count only in the term of the leader that is
+//! known from the others ([`super::term`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,8 @@ use etcd_client::{
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use super::term::{KeptAlive, Term};
 
 /// A reply of etcd, and where it stood if the reply is linearizable.
 pub(super) trait Replied {
@@ -79,6 +82,8 @@ pub(super) struct Position {
     pub(super) revision: u64,
     /// Which cluster; 0: that is not known.
     pub(super) cluster: u64,
+    /// Of which leader the last reply was.
+    term: Term,
 }
 
 /// What is known.
@@ -107,6 +112,7 @@ impl Revisions {
             epoch: 0,
             revision: 0,
             cluster: 0,
+            term: Term::default(),
         };
         Self {
             known: Mutex::new(Known {
@@ -141,8 +147,15 @@ impl Revisions {
         if known.position.epoch == asked.epoch {
             known.position.revision = known.position.revision.max(revision);
             known.position.cluster = cluster;
+            let term = Term::in_header(header);
+            known.position.term = known.position.term.once_told(asked.term, term);
         }
         Ok(())
+    }
+
+    /// Whether a keepalive counts, as far as linearizable replies tell: for certain once one of them was asked for after its answer.
+    pub(super) fn count(&self, kept: &KeptAlive) -> bool {
+        kept.counts_in(self.lock().position.term)
     }
 
     /// The timeline that the store was opened in.
@@ -173,6 +186,7 @@ impl Revisions {
             epoch: known.position.epoch + 1,
             revision: 0,
             cluster: 0,
+            term: Term::default(),
         };
         drop(known);
         self.cleared();

@@ -4,23 +4,24 @@
 //! has forgotten what came between (compaction), everything is read anew. Nothing is ever missed silently, and nothing is
 //! kept here but the place where to go on: whoever follows reads on from etcd as it comes to it.
 
+mod opening;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use etcd_client::proto::PbKeyValue;
-use etcd_client::{
-    Error, EventType, GetOptions, WatchFilterType, WatchOptions, WatchResponse, WatchStream,
-};
-use tokio::time::{Instant, timeout, timeout_at};
+use etcd_client::{Error, EventType, GetOptions, WatchFilterType, WatchOptions, WatchResponse};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tonic::Code;
 
 use super::error::StoreError;
-use super::failure::{detail_of, meaning_of};
+use super::failure::meaning_of;
 use super::link::Store;
 use super::session::{Repeat, Session};
 use super::txn::as_etcd;
 use crate::domain::token::Revision;
+use opening::{Open, Opening, ToOpen};
 
 /// Keys that one request reads at most.
 const KEYS_PER_REQUEST: i64 = 8;
@@ -60,7 +61,12 @@ pub(super) struct Watch {
     page: i64,
     of: Of,
     open: Option<Open>,
+    /// A stream on its way. It goes on whether or not somebody waits: where news of one watch end the wait for another, that one
+    /// comes up all the same.
+    opening: Option<Opening>,
     pauses: ExponentialBackoff,
+    /// Until when nothing is tried.
+    paused_until: Option<Instant>,
 }
 
 /// What is followed.
@@ -70,14 +76,6 @@ enum Of {
     Everything,
     /// Deletions alone. What is there is not read, so that what is missed where etcd has forgotten it stays missed.
     Ends,
-}
-
-struct Open {
-    stream: WatchStream,
-    /// Which endpoint it goes to.
-    member: usize,
-    /// Whether etcd was asked if it is still there, and when its answer is due.
-    asked: Option<Instant>,
 }
 
 /// Why a stream is used no longer.
@@ -102,7 +100,9 @@ impl Store {
             page: KEYS_PER_REQUEST,
             of: Of::Everything,
             open: None,
+            opening: None,
             pauses: pauses(),
+            paused_until: None,
         }
     }
 
@@ -128,20 +128,30 @@ impl Watch {
     /// whoever stops waiting misses nothing.
     pub(super) async fn next(&mut self) -> News {
         loop {
+            if let Some(until) = self.paused_until {
+                sleep_until(until).await;
+                self.paused_until = None;
+            }
             let Some(next) = self.next else {
                 match self.read_all().await {
                     Ok(all) => {
                         self.pauses = pauses();
                         return News::All(all);
                     }
-                    Err(error) => self.pause(&error.to_string()).await,
+                    Err(error) => self.pause(&error.to_string()),
                 }
                 continue;
             };
             if self.open.is_none() {
-                match self.connect(next).await {
+                let opening = match self.opening.take() {
+                    Some(opening) => opening,
+                    None => Box::pin(self.stream_from(next).open()),
+                };
+                let opened = self.opening.insert(opening).await;
+                self.opening = None;
+                match opened {
                     Ok(open) => self.open = Some(open),
-                    Err(detail) => self.pause(&detail).await,
+                    Err(detail) => self.pause(&detail),
                 }
                 continue;
             }
@@ -154,14 +164,14 @@ impl Watch {
                     if let Some(member) = member.filter(|_| broken.silent) {
                         self.session.eject(member);
                     }
-                    if broken.refused {
-                        // The token may be to blame: this sees to another.
-                        self.session.look().await;
-                    }
                     if broken.compacted {
                         self.next = None;
                     } else {
-                        self.pause(&broken.reason).await;
+                        self.pause(&broken.reason);
+                    }
+                    if broken.refused {
+                        // The token may be to blame: this sees to another.
+                        self.session.look().await;
                     }
                 }
             }
@@ -179,19 +189,26 @@ impl Watch {
         self.next.and_then(|next| Revision::from_etcd(next - 1))
     }
 
+    /// Since when its stream is up. `None`: it is not, and changes may wait to be told.
+    pub(super) fn up_since(&self) -> Option<Instant> {
+        self.open.as_ref().map(|open| open.since)
+    }
+
     /// Begins anew with everything.
     pub(super) fn restart(&mut self) {
         self.next = None;
         self.open = None;
+        self.opening = None;
     }
 
-    async fn pause(&mut self, why: &str) {
+    /// Tries nothing for a while.
+    fn pause(&mut self, why: &str) {
         tracing::debug!(
             reason = why,
             "a watch is interrupted; it goes on where it was"
         );
         let pause = self.pauses.next().unwrap_or(PAUSE.1);
-        tokio::time::sleep(pause).await;
+        self.paused_until = Some(Instant::now() + pause);
     }
 
     /// Reads everything, in pages, all of one revision.
@@ -249,34 +266,21 @@ impl Watch {
         Ok(Vec::new())
     }
 
-    async fn connect(&mut self, next: i64) -> Result<Open, String> {
-        let mut failures = Vec::new();
-        for (at, member) in self.session.order() {
-            let mut options = WatchOptions::new()
-                .with_start_revision(next)
-                .with_progress_notify();
-            if let Some(end) = &self.end {
-                options = options.with_range(end.clone());
-            }
-            if self.of == Of::Ends {
-                options = options.with_filters([WatchFilterType::NoPut]);
-            }
-            let mut client = member.watch.clone();
-            let opening = client.watch(self.start.clone(), Some(options));
-            match timeout(self.session.call_limit(), opening).await {
-                Ok(Ok(stream)) => {
-                    return Ok(Open {
-                        stream,
-                        member: at,
-                        asked: None,
-                    });
-                }
-                Ok(Err(error)) => failures.push(detail_of(&member.name, &error)),
-                Err(_) => failures.push(self.session.silent(member, self.session.call_limit())),
-            }
-            self.session.eject(member);
+    fn stream_from(&self, next: i64) -> ToOpen {
+        let mut options = WatchOptions::new()
+            .with_start_revision(next)
+            .with_progress_notify();
+        if let Some(end) = &self.end {
+            options = options.with_range(end.clone());
         }
-        Err(failures.join("; "))
+        if self.of == Of::Ends {
+            options = options.with_filters([WatchFilterType::NoPut]);
+        }
+        ToOpen {
+            session: Arc::clone(&self.session),
+            start: self.start.clone(),
+            options,
+        }
     }
 
     /// Waits for one message of the stream.
@@ -405,32 +409,4 @@ fn pauses() -> ExponentialBackoff {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn watches_that_are_cut_at_one_moment_do_not_come_back_at_one() {
-        const WATCHES: usize = 64;
-        let back = (0..WATCHES).map(|_| pauses().take(3).sum::<Duration>());
-        let moments: BTreeSet<Duration> = back.collect();
-        assert!(moments.len() > WATCHES / 2, "{moments:?}");
-    }
-
-    #[test]
-    fn a_watch_that_is_refused_for_who_asks_sees_to_a_login_and_any_other_does_not() {
-        for reason in [
-            "etcdserver: permission denied",
-            "rpc error: code = PermissionDenied desc = etcdserver: permission denied",
-            "etcdserver: invalid auth token",
-            "etcdserver: user name is empty",
-            "etcdserver: revision of auth store is old",
-        ] {
-            assert!(is_about_who_asks(reason), "{reason}");
-        }
-        for reason in ["", "etcdserver: no leader", "watch closed"] {
-            assert!(!is_about_who_asks(reason), "{reason}");
-        }
-    }
-}
+mod tests;

@@ -1,30 +1,36 @@
 //! Which door a request takes: gRPC, JSON, or one of the services beside (health, reflection).
 
+use std::convert::Infallible;
 use std::fmt;
+use std::future::ready;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ORIGIN};
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
-use http_body_util::Full;
-use tokio::sync::Semaphore;
+use http_body_util::{BodyExt as _, Full};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::Status;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tonic::service::Routes;
-use tower::{Service, ServiceExt as _};
+use tower::Service;
 
+use crate::engine::Fault;
 use crate::proto::v1::coordination_service_server::SERVICE_NAME;
 use crate::proto::v1::operator_service_server::OperatorServiceServer;
 
+use super::beside::Beside;
 use super::calls::{Calls, EngineSlot};
 use super::coding::{self, is_grpc};
-use super::gate::Gate;
+use super::gate::{Gate, overloaded};
 use super::grpc::{self, Grpc};
 use super::json::{Json, Rpc};
 use super::operator::{self, Operator};
 use super::streams::{Streaming, Streams};
+use super::untaken::{Taking, Untaken};
 use super::{MESSAGE_BYTES_MAX, status};
 
 /// Most streams open on one connection. Half of the calls that it may have under way stay for those that are answered at once.
@@ -38,6 +44,7 @@ pub struct Peer {
     name: Arc<str>,
     /// Room for streams on this connection.
     streams: Arc<Semaphore>,
+    taking: Arc<Taking>,
 }
 
 impl Peer {
@@ -55,6 +62,7 @@ impl Peer {
         Self {
             name: name.into(),
             streams: Arc::new(Semaphore::new(STREAMS_PER_CONNECTION_MAX)),
+            taking: Arc::default(),
         }
     }
 
@@ -62,8 +70,21 @@ impl Peer {
         &self.name
     }
 
-    pub(super) fn streams(&self) -> &Arc<Semaphore> {
-        &self.streams
+    /// Room for one more stream on this connection.
+    pub(super) fn stream(&self) -> Result<OwnedSemaphorePermit, Fault> {
+        let what = "too many streams are open on this connection";
+        let place = Arc::clone(&self.streams).try_acquire_owned();
+        place.map_err(|_| overloaded(what, STREAMS_PER_CONNECTION_MAX))
+    }
+
+    /// An answer that it has not taken, for as long as what is returned is kept.
+    pub fn not_taken(&self) -> Untaken {
+        self.taking.not_taken()
+    }
+
+    /// Waits until it has not taken an answer for [`ANSWER_TAKEN_WITHIN`](super::ANSWER_TAKEN_WITHIN).
+    pub async fn leaves_answers(&self) {
+        self.taking.too_long().await;
     }
 }
 
@@ -79,7 +100,7 @@ pub struct Door {
     grpc: Grpc,
     streams: Streams,
     json: Json,
-    beside: Routes,
+    beside: Beside,
 }
 
 impl Door {
@@ -90,7 +111,7 @@ impl Door {
             grpc: Grpc::new(calls.clone(), gate.clone()),
             streams: Streams::new(calls.clone(), gate.clone()),
             json: Json::new(calls, gate),
-            beside: beside.prepare(),
+            beside: Beside::new(beside),
         }
     }
 
@@ -121,7 +142,7 @@ impl Door {
                 // Boxed, for it is large, and each gRPC call would be made to hold it.
                 Box::pin(self.json.answer(&method, request, &peer)).await
             }
-            (None, true) => Box::pin(beside(self.beside, request)).await,
+            (None, true) => Box::pin(self.beside.answer(request, &peer)).await,
             (None, false) => nothing_here(),
         }
     }
@@ -132,7 +153,7 @@ impl Door {
 pub struct AdminDoor {
     gate: Gate,
     operator: OperatorServiceServer<Operator>,
-    beside: Routes,
+    beside: Beside,
 }
 
 impl AdminDoor {
@@ -142,7 +163,7 @@ impl AdminDoor {
             gate,
             operator: OperatorServiceServer::new(Operator(Calls::new(engine)))
                 .max_decoding_message_size(MESSAGE_BYTES_MAX),
-            beside: beside.prepare(),
+            beside: Beside::new(beside),
         }
     }
 
@@ -162,7 +183,7 @@ impl AdminDoor {
         .map(str::to_owned);
         match (ours, is_grpc(request.headers())) {
             (Some(method), true) => gated(&self.gate, self.operator, &method, request, &peer).await,
-            (None, true) => beside(self.beside, request).await,
+            (None, true) => Box::pin(self.beside.answer(request, &peer)).await,
             (_, false) => only_grpc(),
         }
     }
@@ -177,7 +198,7 @@ async fn gated<S, B>(
     peer: &Peer,
 ) -> Response<Body>
 where
-    S: Service<Request<Body>, Response = Response<Body>, Error = std::convert::Infallible>,
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
@@ -198,23 +219,32 @@ where
         Ok(answer) => answer,
         Err(never) => match never {},
     };
-    // The place is held until the call is answered.
-    drop(admitted);
-    answer
-}
-
-async fn beside<B>(routes: Routes, request: Request<B>) -> Response<Body>
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    match routes.oneshot(request).await {
-        Ok(answer) => answer,
-        Err(never) => match never {},
+    let (head, body) = answer.into_parts();
+    // Whole at once: it is one message.
+    let Ok(body) = body.collect().await else {
+        return Status::internal("the answer could not be written").into_http();
+    };
+    let trailers = body.trailers().cloned();
+    let whole = body.to_bytes();
+    if whole.is_empty() {
+        return Response::from_parts(head, Body::new(ended(whole, trailers)));
+    }
+    match gate.answered(admitted, whole) {
+        Ok(whole) => Response::from_parts(head, Body::new(ended(whole, trailers))),
+        Err(fault) => status::of(&fault).into_http(),
     }
 }
 
-fn method_of<'p>(path: &'p str, service: &str) -> Option<&'p str> {
+fn ended(
+    whole: Bytes,
+    trailers: Option<HeaderMap>,
+) -> impl HttpBody<Data = Bytes, Error = Infallible> + Send + 'static {
+    let trailers = trailers.map(Ok);
+    Full::new(whole).with_trailers(ready(trailers))
+}
+
+/// What a path names of a service.
+pub(super) fn method_of<'p>(path: &'p str, service: &str) -> Option<&'p str> {
     path.strip_prefix('/')?
         .strip_prefix(service)?
         .strip_prefix('/')

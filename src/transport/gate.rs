@@ -1,5 +1,6 @@
 //! What every call passes first: the clock is read, room is taken, and the message is read whole within the deadline and the
-//! size limit. A caller that sends slowly holds its place no longer than its own deadline, and a stop hardly at all.
+//! size limit. A caller that sends slowly holds its place no longer than its own deadline, and a stop hardly at all. And last: an
+//! answer keeps the place of its call until it was taken.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,6 +13,8 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::engine::{Boottime, Caller, Fault, WAITERS_MAX};
 
@@ -19,8 +22,9 @@ use super::convert::refused;
 use super::door::Peer;
 use super::streams::Streaming;
 use super::timeouts::Said;
+use super::untaken::{ANSWER_BYTES_MAX, SMALL_ANSWER_BYTES_MAX, keeping};
 
-/// Most calls under way at once. Over it a call is turned away at once: a queue would only hide that there is too much.
+/// Most calls under way at once, those included whose answers were not taken yet. Over it a call is turned away at once: a queue would only hide that there is too much.
 pub(super) const CALLS_UNDER_WAY_MAX: u32 = 4096;
 // However many wait, half of the room stays for those who do not.
 const _: () = assert!(WAITERS_MAX * 2 <= CALLS_UNDER_WAY_MAX);
@@ -43,6 +47,9 @@ const REST_ARRIVES_WITHIN: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub struct Gate {
     room: Arc<Semaphore>,
+    /// Those that are not answered yet, which a stop waits for.
+    unanswered: TaskTracker,
+    answers: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     slow_digests: Arc<Semaphore>,
     holds: Arc<Semaphore>,
@@ -77,12 +84,18 @@ impl Origin {
     }
 }
 
+/// A place among the calls under way.
+struct Place {
+    room: OwnedSemaphorePermit,
+    _unanswered: TaskTrackerToken,
+}
+
 /// A call that may go on. Dropping it gives back its place.
 pub(super) struct Admitted {
     pub(super) parts: Parts,
     pub(super) message: Bytes,
     pub(super) origin: Origin,
-    _place: OwnedSemaphorePermit,
+    place: Place,
     _bytes: Option<OwnedSemaphorePermit>,
 }
 
@@ -95,12 +108,10 @@ pub(super) struct Terms {
 impl Default for Gate {
     fn default() -> Self {
         Self {
-            room: Arc::new(Semaphore::new(
-                usize::try_from(CALLS_UNDER_WAY_MAX).unwrap_or(Semaphore::MAX_PERMITS),
-            )),
-            bytes: Arc::new(Semaphore::new(
-                usize::try_from(BYTES_HELD_MAX).unwrap_or(Semaphore::MAX_PERMITS),
-            )),
+            room: Arc::new(Semaphore::new(size(CALLS_UNDER_WAY_MAX))),
+            unanswered: TaskTracker::new(),
+            answers: Arc::new(Semaphore::new(size(ANSWER_BYTES_MAX))),
+            bytes: Arc::new(Semaphore::new(size(BYTES_HELD_MAX))),
             slow_digests: Arc::new(Semaphore::new(SLOW_DIGESTS_MAX)),
             holds: Arc::new(Semaphore::new(HOLD_STREAMS_MAX)),
             watches: Arc::new(Semaphore::new(WATCH_STREAMS_MAX)),
@@ -115,10 +126,10 @@ impl Gate {
         self.stopping.cancel();
     }
 
-    /// Waits until no call is under way.
+    /// Waits until every call is answered, whether or not its caller has taken the answer. For a gate that was closed.
     pub async fn empty(&self) {
-        // The semaphore is never closed, so this cannot fail.
-        let _all = self.room.acquire_many(CALLS_UNDER_WAY_MAX).await;
+        self.unanswered.close();
+        self.unanswered.wait().await;
     }
 
     /// Lets a call in.
@@ -155,40 +166,65 @@ impl Gate {
                 peer: peer.clone(),
                 slow_digests: Arc::clone(&self.slow_digests),
             },
-            _place: place,
+            place,
             _bytes: bytes,
         })
     }
 
+    /// The answer of a call, which is under way no more, and keeps its place until it was taken. What has no room is not kept: its
+    /// caller learns it by asking again.
+    pub(super) fn answered(&self, call: Admitted, message: Bytes) -> Result<Bytes, Fault> {
+        let bytes = if message.len() > SMALL_ANSWER_BYTES_MAX {
+            let count = u32::try_from(message.len()).unwrap_or(u32::MAX);
+            let room = Arc::clone(&self.answers).try_acquire_many_owned(count);
+            Some(room.map_err(|_| Fault::AnswerUnkept {
+                limit: size(ANSWER_BYTES_MAX),
+                retry_after: OVERLOADED_RETRY_AFTER,
+            })?)
+        } else {
+            None
+        };
+        let untaken = call.origin.peer.not_taken();
+        Ok(keeping(message, call.place.room, bytes, untaken))
+    }
+
     /// Room for one more stream, here and on its connection.
     pub(super) fn open_stream(&self, of: Streaming, peer: &Peer) -> Result<StreamPlace, Fault> {
-        let all = match of {
-            Streaming::Hold => &self.holds,
-            Streaming::Watch => &self.watches,
+        let (all, limit, what) = match of {
+            Streaming::Hold => (
+                &self.holds,
+                HOLD_STREAMS_MAX,
+                "too many Hold streams are open here",
+            ),
+            Streaming::Watch => (
+                &self.watches,
+                WATCH_STREAMS_MAX,
+                "too many Watch streams are open here",
+            ),
         };
-        let one_of = |places: &Arc<Semaphore>| {
-            let place = Arc::clone(places).try_acquire_owned();
-            place.map_err(|_| overloaded())
-        };
+        let of_all = Arc::clone(all).try_acquire_owned();
         Ok(StreamPlace {
-            _of_all: one_of(all)?,
-            _of_connection: one_of(peer.streams())?,
+            _of_all: of_all.map_err(|_| overloaded(what, limit))?,
+            _of_connection: peer.stream()?,
         })
     }
 
-    fn take_place(&self) -> Result<OwnedSemaphorePermit, Fault> {
+    fn take_place(&self) -> Result<Place, Fault> {
         if self.stopping.is_cancelled() {
             return Err(stopping());
         }
-        Arc::clone(&self.room)
-            .try_acquire_owned()
-            .map_err(|_| overloaded())
+        let what = "too many calls are under way here";
+        let room = Arc::clone(&self.room).try_acquire_owned();
+        Ok(Place {
+            room: room.map_err(|_| overloaded(what, size(CALLS_UNDER_WAY_MAX)))?,
+            _unanswered: self.unanswered.token(),
+        })
     }
 
     /// A call that is under way for as long as this is kept.
     #[cfg(test)]
     pub(crate) fn call_under_way(&self) -> impl Drop + use<> {
-        self.take_place().expect("there is room")
+        self.take_place().expect("there is room")._unanswered
     }
 
     /// Waits until what is not here whole is not waited for any more.
@@ -229,7 +265,10 @@ impl Gate {
             let bytes = u32::try_from(part.len()).map_err(|_| too_large())?;
             let more = Arc::clone(&self.bytes)
                 .try_acquire_many_owned(bytes)
-                .map_err(|_| overloaded())?;
+                .map_err(|_| {
+                    let what = "the messages of the calls under way here have too many bytes";
+                    overloaded(what, size(BYTES_HELD_MAX))
+                })?;
             match held.as_mut() {
                 Some(held) => held.merge(more),
                 None => held = Some(more),
@@ -246,128 +285,18 @@ fn stopping() -> Fault {
     }
 }
 
-fn overloaded() -> Fault {
+/// There is too much of something for the moment.
+pub(super) fn overloaded(what: &'static str, limit: usize) -> Fault {
     Fault::Overloaded {
+        what,
+        limit,
         retry_after: OVERLOADED_RETRY_AFTER,
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-
-    use futures_util::{StreamExt as _, stream};
-    use http_body::Frame;
-    use http_body_util::{Full, StreamBody};
-
-    use super::*;
-
-    const TERMS: Terms = Terms {
-        timeout: |_| Ok(Said::within(Duration::from_secs(10))),
-        bytes_max: 4,
-    };
-
-    fn request(body: &'static str) -> Request<Full<Bytes>> {
-        Request::new(Full::from(body))
-    }
-
-    async fn admitted(gate: &Gate, body: &'static str) -> Result<Admitted, Fault> {
-        gate.admit(request(body), &Peer::unix(), TERMS).await
-    }
-
-    #[tokio::test]
-    async fn a_call_without_room_is_turned_away_and_a_place_given_back_is_taken_again() {
-        let gate = Gate::default();
-        let mut inside = Vec::new();
-        for _ in 0..CALLS_UNDER_WAY_MAX {
-            inside.push(admitted(&gate, "").await.ok().unwrap());
-        }
-        let full = admitted(&gate, "").await.err();
-        assert!(matches!(full, Some(Fault::Overloaded { .. })), "{full:?}");
-        inside.pop();
-        assert!(admitted(&gate, "").await.is_ok());
-    }
-
-    #[tokio::test]
-    async fn more_bytes_than_may_be_held_are_turned_away_and_those_given_back_are_taken_again() {
-        const PART: usize = 1024 * 1024;
-        let gate = Gate::default();
-        let body = || Request::new(Full::from(vec![0; PART]));
-        let terms = || Terms {
-            bytes_max: PART,
-            ..TERMS
-        };
-        let mut inside = Vec::new();
-        for _ in 0..usize::try_from(BYTES_HELD_MAX).unwrap() / PART {
-            let call = gate.admit(body(), &Peer::unix(), terms()).await;
-            inside.push(call.ok().unwrap());
-        }
-        let full = gate.admit(body(), &Peer::unix(), terms()).await.err();
-        assert!(matches!(full, Some(Fault::Overloaded { .. })), "{full:?}");
-        assert!(admitted(&gate, "").await.is_ok());
-        inside.pop();
-        assert!(gate.admit(body(), &Peer::unix(), terms()).await.is_ok());
-    }
-
-    #[tokio::test]
-    async fn a_closed_gate_turns_calls_away_and_is_empty_once_the_last_is_over() {
-        let gate = Gate::default();
-        let inside = admitted(&gate, "").await.ok().unwrap();
-        gate.close();
-        let late = admitted(&gate, "").await.err();
-        assert!(matches!(late, Some(Fault::Stopping { .. })), "{late:?}");
-        let mut empty = Box::pin(gate.empty());
-        assert!(futures_util::poll!(empty.as_mut()).is_pending());
-        drop(inside);
-        empty.await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_message_that_is_not_here_whole_soon_after_the_gate_closed_is_not_waited_for() {
-        for (after, arrives) in [
-            (REST_ARRIVES_WITHIN / 2, true),
-            (REST_ARRIVES_WITHIN * 2, false),
-        ] {
-            let (gate, peer) = (Gate::default(), Peer::unix());
-            let half = || Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"12")));
-            let rest = async move {
-                tokio::time::sleep(after).await;
-                half()
-            };
-            let body = stream::iter([half()]).chain(stream::once(Box::pin(rest)));
-            let call = gate.admit(Request::new(StreamBody::new(body)), &peer, TERMS);
-            let mut call = Box::pin(call);
-            assert!(futures_util::poll!(call.as_mut()).is_pending());
-            gate.close();
-            match call.await {
-                Ok(admitted) => assert!(arrives && admitted.message == "1212"),
-                Err(fault) => assert!(!arrives && fault == stopping(), "{fault:?}"),
-            }
-            gate.empty().await;
-        }
-    }
-
-    #[tokio::test]
-    async fn a_message_over_the_limit_is_refused_with_the_limit() {
-        let gate = Gate::default();
-        assert_eq!(admitted(&gate, "1234").await.ok().unwrap().message, "1234");
-        let fault = admitted(&gate, "12345").await.err().unwrap();
-        assert_eq!(
-            fault.to_string(),
-            "the message has too many bytes; a large content can be sent as its digest; the limit is 4"
-        );
-    }
-
-    #[tokio::test]
-    async fn a_caller_that_never_ends_its_message_is_told_that_its_deadline_passed() {
-        let gate = Gate::default();
-        let silence = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
-        let request = Request::new(StreamBody::new(silence));
-        let terms = Terms {
-            timeout: |_| Ok(Said::within(Duration::from_millis(20))),
-            ..TERMS
-        };
-        let fault = gate.admit(request, &Peer::unix(), terms).await.err();
-        assert_eq!(fault, Some(Fault::DeadlinePassed));
-    }
+fn size(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(Semaphore::MAX_PERMITS)
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,8 +57,13 @@ impl Grpc {
             return Status::unimplemented("there is no such method").into_http();
         };
         let answer = match self.gate.admit(request, peer, terms()).await {
-            // The place is held until the call is answered.
-            Ok(admitted) => self.call(rpc, &admitted).await,
+            Ok(admitted) => {
+                let answer = self.call(rpc, &admitted).await;
+                answer.and_then(|message| {
+                    let kept = self.gate.answered(admitted, message);
+                    kept.map_err(|fault| status::of(&fault))
+                })
+            }
             Err(fault) => Err(status::of(&fault)),
         };
         match answer {

@@ -4,6 +4,7 @@
 //! [`calls`] read it by [`convert`], ask the engine and put the answer in the words of the wire. What has no answer becomes
 //! a status in the one table of [`status`].
 
+mod beside;
 mod calls;
 mod coding;
 mod convert;
@@ -17,10 +18,12 @@ mod status;
 mod streams;
 mod suspects;
 mod timeouts;
+mod untaken;
 
 pub use calls::EngineSlot;
 pub use door::{AdminDoor, Door, Peer};
 pub use gate::Gate;
+pub use untaken::{ANSWER_TAKEN_WITHIN, Untaken};
 
 /// Largest message, in bytes: the largest content (1 MiB), the largest result (64 KiB and 8 KiB of headers), and names.
 pub const MESSAGE_BYTES_MAX: usize = 1_310_720;

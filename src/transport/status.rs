@@ -48,14 +48,17 @@ fn code_and_reason(fault: &Fault) -> (Code, &'static str) {
         Fault::StoreDenied { .. } => (Code::Unavailable, "STORE_DENIED"),
         Fault::Stopping { .. } => (Code::Unavailable, "STOPPING"),
         Fault::DeadlinePassed => (Code::DeadlineExceeded, "DEADLINE_PASSED"),
-        Fault::UnknownOutcome { .. } => (Code::Aborted, "UNKNOWN_OUTCOME"),
+        Fault::UnknownOutcome { .. } | Fault::AnswerUnkept { .. } => {
+            (Code::Aborted, "UNKNOWN_OUTCOME")
+        }
         Fault::CorruptRecord => (Code::DataLoss, "CORRUPT_RECORD"),
     }
 }
 
 fn retry_after(fault: &Fault) -> Option<Duration> {
     match fault {
-        Fault::Overloaded { retry_after }
+        Fault::Overloaded { retry_after, .. }
+        | Fault::AnswerUnkept { retry_after, .. }
         | Fault::RenewalsLate { retry_after }
         | Fault::MachineChanged { retry_after }
         | Fault::StoreUnavailable { retry_after }
@@ -172,7 +175,11 @@ mod tests {
                 "MACHINE_CHANGED",
             ),
             (
-                Fault::Overloaded { retry_after: SOON },
+                Fault::Overloaded {
+                    what: "x",
+                    limit: 1,
+                    retry_after: SOON,
+                },
                 Code::ResourceExhausted,
                 "OVERLOADED",
             ),
@@ -236,6 +243,14 @@ mod tests {
             ),
             (
                 Fault::UnknownOutcome { retry_after: SOON },
+                Code::Aborted,
+                "UNKNOWN_OUTCOME",
+            ),
+            (
+                Fault::AnswerUnkept {
+                    limit: 1,
+                    retry_after: SOON,
+                },
                 Code::Aborted,
                 "UNKNOWN_OUTCOME",
             ),

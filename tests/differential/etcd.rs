@@ -1,5 +1,6 @@
 //! A real etcd for the length of a test.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -15,19 +16,39 @@ use crate::wire::Wire;
 const START_LIMIT: Duration = Duration::from_secs(20);
 const POLL_EVERY: Duration = Duration::from_millis(20);
 
+/// Major and minor of the version that is compared with.
+pub(crate) type Line = (u32, u32);
+
 /// Listens on a port the kernel chose; killed when dropped.
 pub(crate) struct Etcd {
     process: Child,
     directory: TempDir,
 }
 
+fn program() -> OsString {
+    std::env::var_os("TEST_ETCD").unwrap_or_else(|| "etcd".into())
+}
+
 impl Etcd {
+    /// Which one it is.
+    pub(crate) fn line() -> Line {
+        let said = Command::new(program()).arg("--version").output();
+        let said = said.expect("etcd --version runs").stdout;
+        let said = String::from_utf8_lossy(&said);
+        let version = said
+            .lines()
+            .find_map(|line| line.strip_prefix("etcd Version: "));
+        let mut numbers = version.expect("a version").split('.');
+        let mut next = || numbers.next().and_then(|number| number.parse().ok());
+        next().zip(next()).expect("major and minor")
+    }
+
     /// Answers once a linearizable read went through.
     pub(crate) async fn start() -> (Self, Wire) {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let any = "http://127.0.0.1:0";
         let log = File::create(directory.path().join("log")).unwrap();
-        let process = Command::new(std::env::var_os("TEST_ETCD").unwrap_or_else(|| "etcd".into()))
+        let process = Command::new(program())
             .args([
                 "--data-dir",
                 directory.path().join("data").to_str().unwrap(),

@@ -22,6 +22,7 @@ mod wire;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use crate::etcd::Line;
 use crate::ops::{Op, sequence};
 use crate::pair::Pair;
 use crate::seed::{Draw, seed};
@@ -33,6 +34,9 @@ const SEED: [u8; 32] = *b"the embedded engine against etcd";
 
 /// Further sequences that no run has played before.
 const FRESH_SEQUENCES: u32 = 64;
+
+/// The first that does not take a negative revision of a watch for none.
+const REFUSES_NEGATIVE_STARTS: Line = (3, 5);
 
 /// Every refusal the engine owes etcd.
 const REFUSALS: [&str; 13] = [
@@ -55,7 +59,12 @@ async fn play(pair: &mut Pair, sequence: Vec<Op>) {
     let mut watches: Vec<Watch> = Vec::new();
     for op in sequence {
         match op.at(pair.revision, pair.compacted) {
-            Op::Watch(spec) => watches.extend(Watch::open(pair, spec).await),
+            Op::Watch(mut spec) => {
+                if pair.line >= REFUSES_NEGATIVE_STARTS {
+                    spec.start = spec.start.max(0);
+                }
+                watches.extend(Watch::open(pair, spec).await);
+            }
             compact @ Op::Compact(_) => {
                 // What etcd tells of before a compaction depends on how quick it is to tell.
                 for watch in &mut watches {

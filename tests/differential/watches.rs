@@ -7,12 +7,15 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::timeout;
 use tonic::Streaming;
 
+use crate::etcd::Line;
 use crate::ops::WatchSpec;
 use crate::pair::{Pair, Plain};
 
 /// etcd looks after watchers that are behind ten times a second.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 const NO_DELETE: i32 = 1;
+/// The first that tells nothing of what was there before a key began, where it ended and began anew in one revision.
+const NOTHING_BEFORE_A_BEGINNING: Line = (3, 5);
 
 struct Side {
     requests: Sender<PbWatchRequest>,
@@ -198,6 +201,15 @@ impl Watch {
         let blurred = self.blurred;
         for events in [&mut real, &mut ours] {
             events.retain(|event| event.r#type == 0 || written(event) != blurred);
+        }
+        if pair.line >= NOTHING_BEFORE_A_BEGINNING {
+            let begins = |event: &PbEvent| {
+                let kv = event.kv.as_ref();
+                kv.is_some_and(|kv| event.r#type == 0 && kv.version == 1)
+            };
+            for event in ours.iter_mut().filter(|event| begins(event)) {
+                event.prev_kv = None;
+            }
         }
         assert_eq!(
             real, ours,

@@ -27,6 +27,11 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 const BACK_WITHIN: Duration = Duration::from_secs(40);
 /// Shorter than what an operator has who replaces a member, longer than an election.
 const HOLD_SECONDS: u32 = 10;
+/// Entries after which a member saves a snapshot, so that it replays none from before it. 3.7 cannot read the entries that 3.5
+/// wrote, and does not start while there is one to replay.
+const SNAPSHOT_EVERY: &str = "--snapshot-count=50";
+/// What a member of any version logs then.
+const SAVED: &str = "saved snapshot";
 /// Operations of each worker that must be through before the next member goes.
 const PROGRESS: usize = 3;
 
@@ -128,7 +133,7 @@ async fn members_that_are_replaced_one_by_one_lose_no_hold_and_tell_no_lie() {
 }
 
 async fn replaced(old: &Path, newer: &[PathBuf]) {
-    let mut cluster = Cluster::start_with(old).await;
+    let mut cluster = Cluster::start_with(old, SNAPSHOT_EVERY).await;
     let mut sidecars = Vec::new();
     for first in 0..MEMBERS {
         let endpoints = cluster.endpoints_from(first);
@@ -179,6 +184,7 @@ async fn replaced(old: &Path, newer: &[PathBuf]) {
             for member in 0..MEMBERS {
                 cluster.replace(member, program).await;
                 let found = until("the new one answers", BACK_WITHIN, || async {
+                    assert!(cluster.runs(member), "{}", cluster.logs(member));
                     cluster.versions(member).await
                 });
                 let (own, _) = found.await;
@@ -189,6 +195,14 @@ async fn replaced(old: &Path, newer: &[PathBuf]) {
             until("the cluster goes by it", BACK_WITHIN, || async {
                 let (_, of_all) = cluster.versions(0).await?;
                 (line(of_all) == line(expected)).then_some(())
+            })
+            .await;
+            // What the version before wrote is in it: nobody is left who could write more of that.
+            let saved = |member| cluster.logs(member).matches(SAVED).count();
+            let before: Vec<usize> = (0..MEMBERS).map(saved).collect();
+            until("each has saved a snapshot", BACK_WITHIN, || async {
+                let all = (0..MEMBERS).all(|member| saved(member) > before[member]);
+                all.then_some(())
             })
             .await;
         }

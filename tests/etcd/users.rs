@@ -174,7 +174,6 @@ async fn a_token_that_ran_out_and_rights_that_moved_disturb_nobody() {
         let resource = fresh_resource();
         applied(&one.transition(&create(&resource, "pending")).await);
         // The pool of leases is looked after for ten seconds, which keeps a token young.
-        let kept = plan.counts();
         until("the sidecar is idle", BACK_WITHIN, || async {
             tokio::time::sleep(Duration::from_secs(2 * TOKEN_TTL_SECONDS)).await;
             let quiet = plan.counts();
@@ -182,6 +181,7 @@ async fn a_token_that_ran_out_and_rights_that_moved_disturb_nobody() {
             (plan.counts() == quiet).then_some(())
         })
         .await;
+        let kept = plan.counts();
         applied(&one.transition(&ask(&resource, "pay").to("paid")).await);
         assert_eq!(plan.counts().since(&kept).of(Rpc::Other), 1, "logins");
 

@@ -131,9 +131,18 @@ async fn a_cut_line_costs_time_and_no_state(backend: Backend) {
     applied(&two.transition(&create(&resource, "made")).await);
     let mut live = following(&one, &resource, None).await;
     shown(&mut live).await;
+    // It is heard as it happens, so the line stands.
+    applied(&two.transition(&moved(&resource, "made", "heard")).await);
+    assert_eq!(states(&mut live, 1).await, expected(&[("heard", false)]));
     let cut = plan.cut_all();
+    let back = cut.iter().find(|cut| cut.rpc() == Rpc::Watch);
+    back.expect("all are cut").met().await;
+    applied(&two.transition(&moved(&resource, "heard", "made")).await);
     let lived = life(&two, &two, &resource).await;
+    let more = tokio::time::timeout(QUIET, live.next()).await;
+    assert!(more.is_err(), "it came through a cut line: {more:?}");
     cut.iter().for_each(Injected::lift);
+    assert_eq!(states(&mut live, 1).await, expected(&[("made", false)]));
     assert_eq!(states(&mut live, lived.len()).await, lived);
 }
 
@@ -142,6 +151,7 @@ async fn who_does_not_read_is_told_the_newest_and_that_states_are_missing(backen
     let resource = fresh_resource();
     applied(&one.transition(&create(&resource, "s0")).await);
     let mut live = following(&one, &resource, None).await;
+    let mut beside = following(&one, &resource, None).await;
     let moves = 2 * STATES_WAITING_MAX;
     for at in 0..moves {
         let (from, to) = (format!("s{}", at % 2), format!("s{}", (at + 1) % 2));
@@ -149,6 +159,8 @@ async fn who_does_not_read_is_told_the_newest_and_that_states_are_missing(backen
         applied(&one.transition(&moved).await);
     }
     let newest = one.inspect(&resource).await.revision;
+    // One that is read tells that all has come by now, and the other has been told as much.
+    while shown(&mut beside).await.snapshot.revision != newest {}
     tokio::time::sleep(QUIET).await;
     let (mut last, mut told, mut gaps) = (None, 0, 0);
     while last != newest {

@@ -26,7 +26,7 @@ const PATIENT_CALL: Duration = Duration::from_secs(5);
 const PER_STREAM: usize = 200;
 
 /// Opens streams for many reservations, one after another: what was reserved must not run out while others are reserved.
-async fn many_held(one: &Sidecar, count: usize, ttl_seconds: u32) -> Vec<Hold> {
+pub(super) async fn many_held(one: &Sidecar, count: usize, ttl_seconds: u32) -> Vec<Hold> {
     let mut streams = Vec::new();
     for _ in 0..count / PER_STREAM {
         let asks: Vec<_> = (0..PER_STREAM)

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
 
 use crate::support::ask::{ask, body, create, fresh_resource, reserve};
-use crate::support::backend::Backend;
+use crate::support::backend::{Backend, SHORT_CALL_TIMEOUT};
 use crate::support::claim::{applied, judged, replayed};
 use crate::support::engines;
 use crate::support::fault::{Action, Ending, FaultPlan, Rpc};
@@ -238,7 +238,10 @@ async fn a_live_move_and_a_sweep_do_not_undo_each_other(backend: Backend) {
 async fn a_sweep_whose_replies_are_lost_is_settled_and_removes_nothing_else(backend: Backend) {
     for ending in Ending::BOTH {
         for late in [false, true] {
-            let ([one, two], [plan, _], clock) = aged(&backend).await;
+            let clock = Clock::default();
+            let impatient = backend.keeping_within(SHORT_CALL_TIMEOUT, options(&clock));
+            let (one, plan) = impatient.await;
+            let (two, _plan) = backend.keeping(options(&clock)).await;
             let resource = fresh_resource();
             recorded(&one.transition(&ask(&resource, "old")).await);
             clock.pass(OVER);
@@ -457,7 +460,8 @@ async fn deliveries_add_up_and_are_counted_without_a_write(backend: Backend) {
 async fn what_is_answered_as_never_run_does_not_land_afterwards(backend: Backend) {
     for created in [true, false] {
         let clock = Clock::default();
-        let (one, plan) = backend.keeping(options(&clock)).await;
+        let impatient = backend.keeping_within(SHORT_CALL_TIMEOUT, options(&clock));
+        let (one, plan) = impatient.await;
         let two = backend.sidecar().await;
         let resource = fresh_resource();
         if created {

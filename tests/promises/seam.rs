@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use etcd_client::{Client, Error, PutOptions};
+use etcd_client::{Client, Error, PutOptions, WatchStream};
 
 use crate::support::backend::Backend;
 use crate::support::engines;
-use crate::support::fault::{Action, Ending, FaultPlan, FaultyLink, Rpc};
+use crate::support::fault::{Action, Ending, FaultPlan, FaultyLink, Injected, Rpc};
 
 /// Longer than any answer takes here, so that silence is told from slowness.
 const SILENCE: Duration = Duration::from_millis(400);
@@ -156,7 +156,47 @@ async fn keepalives_are_met_message_by_message(backend: Backend) {
         .unwrap();
 }
 
+/// A watch of the key. What is written before it is made it would not tell.
+async fn watching(etcd: &mut Client, backend: &Backend) -> WatchStream {
+    let mut watch = etcd.watch(key(backend), None).await.unwrap();
+    let made = watch.message().await.unwrap().expect("it is open");
+    assert!(made.created() && made.events().is_empty(), "{made:?}");
+    watch
+}
+
+async fn a_cut_of_the_whole_line_ends_what_is_open_and_lets_nothing_new_through(backend: Backend) {
+    let (mut etcd, plan) = client(&backend).await;
+    let lease = etcd.lease_grant(60, None).await.unwrap().id();
+    let (mut keeper, mut replies) = etcd.lease_keep_alive(lease).await.unwrap();
+    keeper.keep_alive().await.unwrap();
+    assert_eq!(replies.message().await.unwrap().unwrap().ttl(), 60);
+    let mut watch = watching(&mut etcd, &backend).await;
+    etcd.put(key(&backend), "heard", None).await.unwrap();
+    assert_eq!(watch.message().await.unwrap().unwrap().events().len(), 1);
+
+    let cut = plan.cut_all();
+    assert!(watch.message().await.is_err(), "the watch goes on");
+    assert!(
+        replies.message().await.is_err(),
+        "the stream of keepalives goes on"
+    );
+    etcd.put(key(&backend), "cut", None).await.unwrap_err();
+    etcd.watch(key(&backend), None).await.unwrap_err();
+    etcd.lease_keep_alive(lease).await.unwrap_err();
+    assert_eq!(
+        value(&backend, &key(&backend)).await.as_deref(),
+        Some("heard")
+    );
+
+    cut.iter().for_each(Injected::lift);
+    let mut watch = watching(&mut etcd, &backend).await;
+    etcd.put(key(&backend), "healed", None).await.unwrap();
+    assert_eq!(watch.message().await.unwrap().unwrap().events().len(), 1);
+    etcd.lease_keep_alive(lease).await.unwrap();
+}
+
 engines! {
+    a_cut_of_the_whole_line_ends_what_is_open_and_lets_nothing_new_through,
     a_lost_reply_leaves_the_write_and_tells_the_caller_nothing,
     a_late_delivery_reaches_etcd_after_the_caller_has_left_and_not_before,
     a_held_request_arrives_even_if_its_sender_has_left,

@@ -31,6 +31,8 @@ type Client = CoordinationServiceClient<Channel>;
 
 /// Transitions under way when the signal comes.
 const UNDER_WAY: usize = 20;
+/// A part of the keys of all of them.
+const KEYS: &[u8] = b"/order/u";
 /// Callers that wait for one busy resource.
 const WAITING: usize = 3;
 const SOON: Duration = Duration::from_secs(10);
@@ -139,9 +141,9 @@ async fn entries(backend: &Backend, wanted: usize) {
     .await;
 }
 
-/// Sends these on one connection and returns once the sidecar has them all, while etcd is silent.
+/// Sends these on one connection and returns once the sidecar has them all and waits for etcd, whose line is frozen, with one at least.
 macro_rules! sent {
-    ($client:expr, $calls:expr) => {{
+    ($line:expr, $client:expr, $calls:expr) => {{
         for call in &mut $calls {
             assert!(poll!(call.as_mut()).is_pending());
         }
@@ -152,6 +154,11 @@ macro_rules! sent {
             let known = known.unwrap().into_inner().decision.unwrap();
             assert_eq!(known.verdict(), v1::Verdict::Replayed, "{known:?}");
         }
+        // What one call says is also judged by a task of its own.
+        until("one is on its way to etcd", SOON, || async {
+            $line.holds(KEYS).then_some(())
+        })
+        .await;
     }};
 }
 
@@ -221,7 +228,7 @@ async fn a_stop_finishes_what_is_under_way_tells_who_waits_or_holds_and_leaves_o
             })
         })
         .collect();
-    sent!(client, calls);
+    sent!(line, client, calls);
     process.signal(Signal::TERM);
     // All this is told while etcd is silent.
     for stream in streams {
@@ -294,7 +301,7 @@ async fn a_stop_that_etcd_does_not_answer_ends_soon_after_its_limit_and_the_trut
             })
         })
         .collect();
-    sent!(client, calls);
+    sent!(line, client, calls);
     let begun = Boottime::now();
     process.signal(Signal::TERM);
     // Told, not cut off: of what was sent, that nothing is known; of what still waited to be sent, that nothing was done.
@@ -359,9 +366,9 @@ async fn draining(backend: &Backend) -> Draining {
     assert_eq!(said(&mut watched).await, ServingStatus::Serving);
     line.freeze();
     let mut under_way = client.clone();
-    let call = async move { under_way.transition(run_once("u", "first")).await };
+    let call = async move { under_way.transition(run_once("u0", "first")).await };
     let mut calls = [Box::pin(call)];
-    sent!(client, calls);
+    sent!(line, client, calls);
     let [call] = calls;
     process.signal(Signal::TERM);
     Draining {

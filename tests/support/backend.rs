@@ -147,8 +147,17 @@ impl Backend {
 
     /// One whose retention and clocks are the test's, with the seam for faults.
     pub(crate) async fn keeping(&self, options: EngineOptions) -> (Sidecar, FaultPlan) {
+        self.keeping_within(CALL_TIMEOUT, options).await
+    }
+
+    /// The same, with its own patience.
+    pub(crate) async fn keeping_within(
+        &self,
+        call_timeout: Duration,
+        options: EngineOptions,
+    ) -> (Sidecar, FaultPlan) {
         let (channel, plan) = FaultyLink::wrap(self.channel());
-        let sidecar = Sidecar::open_keeping(channel, &self.prefix, SHORT_CALL_TIMEOUT, options);
+        let sidecar = Sidecar::open_keeping(channel, &self.prefix, call_timeout, options);
         (sidecar.await, plan)
     }
 

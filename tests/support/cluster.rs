@@ -57,22 +57,22 @@ struct Member {
 impl Cluster {
     /// One of which a test may kill members, or stop them.
     pub(crate) async fn start() -> Self {
-        Self::start_with(&program()).await
+        Self::start_as(&program(), false, ELECTION_MS, &[]).await
     }
 
-    /// All of this program.
-    pub(crate) async fn start_with(program: &Path) -> Self {
-        Self::start_as(program, false, ELECTION_MS).await
+    /// All of this program, and with this flag.
+    pub(crate) async fn start_with(program: &Path, flag: &str) -> Self {
+        Self::start_as(program, false, ELECTION_MS, &[flag]).await
     }
 
     /// One whose members a test may cut from each other, too.
     pub(crate) async fn divisible() -> Self {
-        Self::start_as(&program(), true, SELDOM_ELECTION_MS).await
+        Self::start_as(&program(), true, SELDOM_ELECTION_MS, &[]).await
     }
 
     /// One whose leader stays: a test may kill or stop the others.
     pub(crate) async fn steady() -> Self {
-        Self::start_as(&program(), false, NO_ELECTION_MS).await
+        Self::start_as(&program(), false, NO_ELECTION_MS, &[]).await
     }
 
     /// The cluster that this test binary shares, and whose members nobody touches; every test uses a prefix of its own.
@@ -81,9 +81,9 @@ impl Cluster {
         Arc::clone(SHARED.get_or_init(start).await)
     }
 
-    async fn start_as(program: &Path, divisible: bool, election_ms: u32) -> Self {
+    async fn start_as(program: &Path, divisible: bool, election_ms: u32, more: &[&str]) -> Self {
         for _ in 0..STARTS_MAX {
-            let cluster = Self::launch(program, divisible, election_ms);
+            let cluster = Self::launch(program, divisible, election_ms, more);
             let ready = tokio::time::timeout(READY_WITHIN, cluster.ready());
             match ready.await {
                 Ok(true) => return cluster,
@@ -94,7 +94,7 @@ impl Cluster {
         panic!("no free ports in {STARTS_MAX} starts");
     }
 
-    fn launch(program: &Path, divisible: bool, election_ms: u32) -> Self {
+    fn launch(program: &Path, divisible: bool, election_ms: u32, more: &[&str]) -> Self {
         let directory = tempfile::Builder::new()
             .prefix("fencepost-cluster-")
             .tempdir();
@@ -133,6 +133,7 @@ impl Cluster {
             if can_skip_fsync() {
                 arguments.push("--unsafe-no-fsync".to_owned());
             }
+            arguments.extend(more.iter().map(|flag| (*flag).to_owned()));
             let log = directory.path().join(format!("etcd-{at}"));
             Member {
                 program: program.to_owned(),
@@ -249,7 +250,12 @@ impl Cluster {
         self.revive(member);
     }
 
-    /// What one wrote.
+    /// Whether the process of one runs.
+    pub(crate) fn runs(&self, member: usize) -> bool {
+        self.members[member].child.runs()
+    }
+
+    /// What one wrote since its last start.
     pub(crate) fn logs(&self, member: usize) -> String {
         self.members[member].child.logs()
     }

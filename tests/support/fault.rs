@@ -1,7 +1,8 @@
 //! The seam where faults are put in: between a sidecar and etcd's API, real or embedded.
 //!
 //! A wrapped channel counts the requests of each RPC and does to chosen ones what networks do: it loses the reply, delivers
-//! the request after the caller has given up, cuts the line before or after sending, or is slow.
+//! the request after the caller has given up, cuts the line before or after sending, or is slow. A cut of the whole line breaks
+//! what is open on it too: watches, keepalives, calls under way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,10 +11,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use etcd_client::Channel;
-use etcd_client::proto::{PbRangeRequest, PbTxnOpRequest, PbTxnRequest};
+use etcd_client::proto::{
+    PbRangeRequest, PbRangeResponse, PbTxnOpRequest, PbTxnRequest, PbTxnResponse,
+};
 use http::{Request, Response};
-use http_body_util::BodyExt as _;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
 use prost::Message as _;
 use tokio::sync::watch;
 use tonic::Code;
@@ -112,6 +117,10 @@ pub(crate) enum Action {
     Refuse(Code, &'static str),
     /// etcd does it, and says this.
     DoAndSay(Code, &'static str),
+    /// etcd does it, and says that it was in this term of its leaders.
+    InTerm(u64),
+    /// Of a keepalive: a leader that was replaced, of this term, says that the lease lives for so many seconds from now on. It does not.
+    KeptByReplaced(u64, i64),
     /// etcd has no space left: what puts something is refused, as by an etcd that counts nested transactions.
     NoSpace,
 }
@@ -137,6 +146,7 @@ impl FaultyLink {
                 rules: Mutex::default(),
                 counts: Mutex::default(),
                 leaderless: Mutex::default(),
+                cuts: watch::Sender::new(0),
             }),
         };
         let wrapped = Channel::Custom(BoxCloneSyncService::new(Line { plan: plan.clone() }));
@@ -158,6 +168,8 @@ struct Shared {
     rules: Mutex<Vec<Arc<Rule>>>,
     counts: Mutex<BTreeMap<Rpc, usize>>,
     leaderless: Mutex<BTreeSet<Rpc>>,
+    /// How often the whole line was cut.
+    cuts: watch::Sender<usize>,
 }
 
 impl FaultPlan {
@@ -171,10 +183,25 @@ impl FaultPlan {
         }
     }
 
-    /// Refuses every call until the answer is lifted.
+    /// Refuses every call until the answer is lifted, and breaks all that is open: streams, and calls under way that meet no
+    /// other fault.
     pub(crate) fn cut_all(&self) -> Vec<Injected> {
         let cut = |rpc| self.when(rpc).always().then(Action::Cut);
-        Rpc::ALL.into_iter().map(cut).collect()
+        let all = Rpc::ALL.into_iter().map(cut).collect();
+        // After the rules, so that nothing that breaks now comes back meanwhile.
+        self.shared.cuts.send_modify(|cuts| *cuts += 1);
+        all
+    }
+
+    /// Ends with the next cut of the whole line.
+    pub(super) fn next_cut(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut cuts = self.shared.cuts.subscribe();
+        async move {
+            if cuts.changed().await.is_err() {
+                // Whoever could cut it is gone.
+                std::future::pending().await
+            }
+        }
     }
 
     /// How many requests were made of each RPC so far.
@@ -242,14 +269,23 @@ impl FaultPlan {
         if request.headers().get(name).is_none_or(|is| is != asked) {
             self.shared.leaderless.lock().unwrap().insert(rpc);
         }
+        // From before the rules are looked at, so that no cut slips through between.
+        let cut = self.next_cut();
         match rpc {
-            Rpc::LeaseKeepAlive => return fault_body::carry_keep_alive(self, request).await,
+            Rpc::LeaseKeepAlive => {
+                return fault_body::breaking(cut, request, async |request| {
+                    fault_body::carry_keep_alive(self, request).await
+                })
+                .await;
+            }
             Rpc::Watch => {
                 self.count(rpc);
-                return match self.take(rpc, &[]) {
-                    Some(_) => self.refused(request).await,
-                    None => self.to_etcd(request).await,
-                };
+                if let Some(rule) = self.take(rpc, &[]) {
+                    rule.meet();
+                    return self.refused(request).await;
+                }
+                let carried = async |request| self.to_etcd(request).await;
+                return fault_body::breaking(cut, request, carried).await;
             }
             _ => {}
         }
@@ -263,7 +299,11 @@ impl FaultPlan {
         let message = body.get(MESSAGE_HEAD_BYTES..).unwrap_or_default();
         assert!(!reads_the_past(rpc, message), "a serializable read");
         let Some(rule) = self.take(rpc, message) else {
-            return self.to_etcd(again()).await;
+            return tokio::select! {
+                answer = self.to_etcd(again()) => answer,
+                // It may have arrived, which the caller cannot know.
+                () = cut => self.hung_up_on(again()).await,
+            };
         };
         let (plan, copy) = (self.clone(), again());
         match rule.action {
@@ -327,6 +367,12 @@ impl FaultPlan {
                 rule.arrive();
                 said(code, text)
             }
+            Action::InTerm(term) => {
+                let answer = in_term(self.to_etcd(copy).await, rpc, term).await;
+                rule.meet();
+                answer
+            }
+            Action::KeptByReplaced(..) => panic!("that is said of keepalives"),
             Action::NoSpace if puts_something(rpc, message) => {
                 rule.meet();
                 said(NO_SPACE.0, NO_SPACE.1)
@@ -388,6 +434,44 @@ fn puts_something(rpc: Rpc, message: &[u8]) -> bool {
         Rpc::Put | Rpc::LeaseGrant => true,
         _ => false,
     }
+}
+
+/// An answer as another leader gives it.
+async fn in_term(answer: Answer, rpc: Rpc, term: u64) -> Answer {
+    let (head, body) = answer?.into_parts();
+    let collected = body.collect().await?;
+    let trailers = collected.trailers().cloned();
+    let bytes = collected.to_bytes();
+    let mut frames = Vec::new();
+    // An error has no message.
+    if let Some(message) = bytes.get(MESSAGE_HEAD_BYTES..) {
+        let said = match rpc {
+            Rpc::Txn => {
+                let mut reply = PbTxnResponse::decode(message)?;
+                reply.header.get_or_insert_default().raft_term = term;
+                reply.encode_to_vec()
+            }
+            Rpc::Range => {
+                let mut reply = PbRangeResponse::decode(message)?;
+                reply.header.get_or_insert_default().raft_term = term;
+                reply.encode_to_vec()
+            }
+            other => panic!("no test says that of {other:?}"),
+        };
+        frames.push(Ok(Frame::data(framed(&said))));
+    }
+    frames.extend(trailers.map(|trailers| Ok::<_, tonic::Status>(Frame::trailers(trailers))));
+    let body = StreamBody::new(tokio_stream::iter(frames));
+    Ok(Response::from_parts(head, Body::new(body)))
+}
+
+/// A message with its head.
+pub(super) fn framed(message: &[u8]) -> Bytes {
+    let length = u32::try_from(message.len()).expect("a short message");
+    let mut framed = vec![0];
+    framed.extend(length.to_be_bytes());
+    framed.extend(message);
+    framed.into()
 }
 
 /// Reads an answer to its end, so that nothing is still under way when it is told to have arrived.
@@ -497,6 +581,11 @@ impl fmt::Debug for Injected {
 }
 
 impl Injected {
+    /// Which calls it is for.
+    pub(crate) fn rpc(&self) -> Rpc {
+        self.rule.rpc
+    }
+
     /// How many calls met it.
     pub(crate) fn hits(&self) -> usize {
         *self.rule.met.borrow()

@@ -1,10 +1,13 @@
-//! Faults on the stream of keepalives, message by message.
+//! Faults on streams: of keepalives message by message, and a cut of the line under any.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use etcd_client::proto::{PbLeaseKeepAliveRequest, PbLeaseKeepAliveResponse};
+use futures_util::FutureExt as _;
 use http::{Request, Response, request};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -14,7 +17,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-use super::fault::{Action, Answer, Ending, FaultPlan, MESSAGE_HEAD_BYTES, Rpc, Rule};
+use super::fault::{Action, Answer, Ending, FaultPlan, MESSAGE_HEAD_BYTES, Rpc, Rule, framed};
 
 /// Messages under way in each direction.
 const UNDER_WAY_MAX: usize = 16;
@@ -25,8 +28,10 @@ type Frames = mpsc::Sender<Result<Frame<Bytes>, Status>>;
 struct Stream {
     plan: FaultPlan,
     head: request::Parts,
-    /// Replies to throw away or to hold up, by lease.
+    /// Replies to throw away, to hold up or to change, by lease.
     marked: Mutex<BTreeMap<i64, Arc<Rule>>>,
+    /// Leases that nobody granted, asked for in the place of others.
+    instead: Mutex<BTreeMap<i64, i64>>,
     /// How it ended before its time.
     ended: watch::Sender<Option<End>>,
 }
@@ -47,6 +52,7 @@ pub(super) async fn carry_keep_alive(plan: FaultPlan, request: Request<Body>) ->
         plan: plan.clone(),
         head: head.clone(),
         marked: Mutex::default(),
+        instead: Mutex::default(),
         ended: watch::Sender::new(None),
     });
     let (to_etcd, requests) = mpsc::channel(UNDER_WAY_MAX);
@@ -65,6 +71,57 @@ pub(super) async fn carry_keep_alive(plan: FaultPlan, request: Request<Body>) ->
     tokio::spawn(stream.carry_replies(body, to_caller));
     let body = Body::new(StreamBody::new(ReceiverStream::new(replies)));
     Ok(Response::from_parts(head, body))
+}
+
+/// Carries a stream that a cut of the whole line breaks, in both directions.
+pub(super) async fn breaking<A: Future<Output = Answer>>(
+    cut: impl Future<Output = ()> + Send + 'static,
+    request: Request<Body>,
+    carry: impl FnOnce(Request<Body>) -> A,
+) -> Answer {
+    let cut = cut.shared();
+    let request = request.map(|body| Body::new(UntilCut::new(body, cut.clone())));
+    let answer = tokio::select! {
+        answer = carry(request) => answer?,
+        () = cut.clone() => return Err(Box::new(line_broke())),
+    };
+    Ok(answer.map(|body| Body::new(UntilCut::new(body, cut))))
+}
+
+/// What of a body comes before the line is cut.
+struct UntilCut {
+    /// `None`: it is cut, and the other end knows.
+    body: Option<Body>,
+    cut: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl UntilCut {
+    fn new(body: Body, cut: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self {
+            body: Some(body),
+            cut: Box::pin(cut),
+        }
+    }
+}
+
+impl http_body::Body for UntilCut {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let frame = Pin::new(body).poll_frame(context);
+        if self.cut.as_mut().poll(context).is_ready() {
+            self.body = None;
+            return Poll::Ready(Some(Err(line_broke())));
+        }
+        frame
+    }
 }
 
 /// Waits until a stream ends before its time.
@@ -120,10 +177,19 @@ impl Stream {
             return Some(whole);
         };
         match rule.action {
-            Action::LoseReply(_) | Action::SlowReply(_) => {
+            Action::LoseReply(_) | Action::SlowReply(_) | Action::InTerm(_) => {
                 let asked = PbLeaseKeepAliveRequest::decode(message).expect("a keepalive");
                 self.marked.lock().unwrap().insert(asked.id, rule);
                 Some(whole)
+            }
+            Action::KeptByReplaced(..) => {
+                let mut asked = PbLeaseKeepAliveRequest::decode(message).expect("a keepalive");
+                let mut instead = self.instead.lock().unwrap();
+                let nobodys = i64::MAX - i64::try_from(instead.len()).expect("few keepalives");
+                instead.insert(nobodys, asked.id);
+                asked.id = nobodys;
+                self.marked.lock().unwrap().insert(nobodys, rule);
+                Some(framed(&asked.encode_to_vec()))
             }
             Action::DeliverLate(ending) => {
                 let (plan, held) = (self.plan.clone(), Arc::clone(&rule));
@@ -192,7 +258,7 @@ impl Stream {
             let frame = match frame.map(Frame::into_data) {
                 Ok(Ok(data)) => {
                     for whole in messages.split(&data) {
-                        if !self.loses(&whole).await {
+                        if let Some(whole) = self.told(whole).await {
                             let _ = to_caller.send(Ok(Frame::data(whole))).await;
                         }
                     }
@@ -209,24 +275,38 @@ impl Stream {
         }
     }
 
-    async fn loses(&self, whole: &Bytes) -> bool {
+    /// What the caller is told of a reply.
+    async fn told(&self, whole: Bytes) -> Option<Bytes> {
         let message = whole.slice(MESSAGE_HEAD_BYTES..);
-        let reply = PbLeaseKeepAliveResponse::decode(message).expect("a keepalive's reply");
+        let mut reply = PbLeaseKeepAliveResponse::decode(message).expect("a keepalive's reply");
         let marked = self.marked.lock().unwrap().remove(&reply.id);
         let Some(rule) = marked else {
-            return false;
+            return Some(whole);
         };
         rule.meet();
         rule.arrive();
-        if let Action::SlowReply(delay) = rule.action {
-            // The line is slow, and so is all that comes after it.
-            tokio::time::sleep(delay).await;
-            return false;
+        match rule.action {
+            Action::SlowReply(delay) => {
+                // The line is slow, and so is all that comes after it.
+                tokio::time::sleep(delay).await;
+                return Some(whole);
+            }
+            Action::InTerm(term) => {
+                reply.header.get_or_insert_default().raft_term = term;
+                return Some(framed(&reply.encode_to_vec()));
+            }
+            Action::KeptByReplaced(term, seconds) => {
+                reply.header.get_or_insert_default().raft_term = term;
+                reply.id = self.instead.lock().unwrap()[&reply.id];
+                reply.ttl = seconds;
+                return Some(framed(&reply.encode_to_vec()));
+            }
+            _ => {}
         }
         if matches!(rule.action, Action::LoseReply(Ending::Reset)) {
             self.end(End::Broken);
         }
-        true
+        None
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::net::{RecvFlags, recv};
 use rustix::process::Pid;
 
 use super::sockets;
@@ -27,6 +28,8 @@ struct State {
     to: Mutex<SocketAddr>,
     refuses: AtomicBool,
     frozen: AtomicBool,
+    /// What was read of lines that are frozen, and is not yet carried on.
+    held: Mutex<Vec<Vec<u8>>>,
     drops_replies: AtomicBool,
     dropped_bytes: AtomicUsize,
     lines: Mutex<Vec<TcpStream>>,
@@ -49,6 +52,7 @@ impl Proxy {
             to: Mutex::new(to),
             refuses: AtomicBool::new(false),
             frozen: AtomicBool::new(false),
+            held: Mutex::default(),
             drops_replies: AtomicBool::new(false),
             dropped_bytes: AtomicUsize::new(0),
             lines: Mutex::default(),
@@ -100,6 +104,29 @@ impl Proxy {
         self.state.frozen.store(true, Ordering::SeqCst);
     }
 
+    /// Whether a frozen line has these bytes, on their way to either end.
+    pub(crate) fn holds(&self, bytes: &[u8]) -> bool {
+        let found = |part: &[u8]| part.windows(bytes.len()).any(|window| window == bytes);
+        if self
+            .state
+            .held
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|part| found(part))
+        {
+            return true;
+        }
+        // What came later waits with the kernel.
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let at_once = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let lines = self.state.lines.lock().unwrap();
+        lines.iter().any(|line| {
+            let waiting = recv(line, &mut *chunk, at_once);
+            waiting.is_ok_and(|(length, _)| found(&chunk[..length]))
+        })
+    }
+
     /// From now on throws away what the server says, while the server still hears the client.
     pub(crate) fn drop_replies(&self) {
         self.state.drops_replies.store(true, Ordering::SeqCst);
@@ -118,6 +145,7 @@ impl Proxy {
         self.state.refuses.store(false, Ordering::SeqCst);
         *self.state.barred.lock().unwrap() = None;
         self.state.frozen.store(false, Ordering::SeqCst);
+        self.state.held.lock().unwrap().clear();
     }
 }
 
@@ -164,6 +192,9 @@ impl State {
     fn carry(&self, way: Way, mut from: TcpStream, mut to: TcpStream) {
         let mut chunk = vec![0; CHUNK_BYTES];
         while let Ok(length @ 1..) = from.read(&mut chunk) {
+            if self.frozen.load(Ordering::SeqCst) {
+                self.held.lock().unwrap().push(chunk[..length].to_vec());
+            }
             while self.frozen.load(Ordering::SeqCst) {
                 std::thread::sleep(THAW_POLL);
             }

@@ -6,6 +6,7 @@
     missing_docs
 )]
 
+mod beside;
 mod config;
 mod doors;
 mod etcd;
@@ -19,3 +20,4 @@ mod spans;
 mod strangers;
 mod streams;
 mod terminal;
+mod untaken;

@@ -102,7 +102,8 @@ fn may_pass(fault: &Fault) -> bool {
         | Fault::StoreFull { .. }
         | Fault::Stopping { .. }
         | Fault::DeadlinePassed
-        | Fault::UnknownOutcome { .. } => true,
+        | Fault::UnknownOutcome { .. }
+        | Fault::AnswerUnkept { .. } => true,
         Fault::InvalidField { .. }
         | Fault::UnknownKind { .. }
         | Fault::UnknownEvent { .. }

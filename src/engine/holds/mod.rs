@@ -13,6 +13,7 @@ mod table;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -42,6 +43,9 @@ pub const HELD_PER_STREAM_MAX: usize = 1024;
 pub const HELD_MAX: usize = 64 * 1024;
 // Each may hang on a lease that was granted here.
 const _: () = assert!(HELD_MAX < super::leases::LEASES_MAX);
+
+/// When to ask again once as many are held: a place comes free when a stream ends or a reservation is lost.
+const HELD_RETRY: Duration = Duration::from_secs(1);
 
 /// What becomes of the reservations when their stream ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,9 +184,10 @@ impl Engine {
         let holds = &self.holds;
         let count = u32::try_from(reservations.len()).unwrap_or(u32::MAX);
         let places = Arc::clone(&holds.places).try_acquire_many_owned(count);
-        let places = places.map_err(|_| Fault::LimitMet {
-            what: "too many reservations are held at this sidecar",
+        let places = places.map_err(|_| Fault::Overloaded {
+            what: "too many reservations are held on streams at this sidecar",
             limit: HELD_MAX,
+            retry_after: HELD_RETRY,
         })?;
         let lookups = reservations
             .iter()

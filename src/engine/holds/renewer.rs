@@ -22,6 +22,7 @@ use crate::domain::renewal;
 use crate::engine::clock::Boottime;
 use crate::engine::facade::judged;
 use crate::engine::fault::Fault;
+use crate::engine::leases::KEEPALIVES_MAX;
 use crate::engine::sparing::Sparing;
 use crate::store::{Granted, LeaseUse, StoreError};
 
@@ -229,6 +230,24 @@ impl Holds {
         {
             return tried;
         }
+        let began = Boottime::now();
+        for _ in 0..KEEPALIVES_MAX {
+            // What the first one has left.
+            let limit = limit.saturating_sub(Boottime::now().since(began));
+            if limit.is_zero() {
+                break;
+            }
+            if let Some(tried) = self.keep_alive(due, limit).await {
+                return tried;
+            }
+        }
+        Tried::Failed("its keepalive was answered under a leader that was replaced".to_owned())
+    }
+
+    /// A keepalive and the look that confirms it. `None`: it does not count.
+    async fn keep_alive(&self, due: &Try, limit: Duration) -> Option<Tried> {
+        let round = &due.holding.round;
+        let ttl = round.ttl.as_duration();
         let sent = Boottime::now();
         let leases = &self.shared.leases;
         let of = if due.certain {
@@ -238,21 +257,18 @@ impl Holds {
             LeaseUse::Unsure
         };
         let renewed = leases.renew_within(round.lease, of, limit);
-        match renewed.await {
-            Ok(Some(lease_ends)) => {
-                let until = sent.plus(ttl).min(lease_ends);
-                match self.still_stands(due, limit).await {
-                    Ok(()) => Tried::Confirmed(until),
-                    Err(tried) => tried,
-                }
-            }
+        Some(match renewed.await {
+            Ok(Some(renewed)) => match self.still_stands(due, limit).await {
+                Ok(()) => Tried::Confirmed(sent.plus(ttl).min(leases.confirmed(&renewed)?)),
+                Err(tried) => tried,
+            },
             // The lease is gone: so is the reservation, or etcd is about to end it.
             Ok(None) => match self.judge(due, limit).await {
                 Ok(()) => Tried::Failed("its lease is gone".to_owned()),
                 Err(tried) => tried,
             },
             Err(error) => failed(&error),
-        }
+        })
     }
 
     async fn still_stands(&self, due: &Try, limit: Duration) -> Result<(), Tried> {

@@ -22,13 +22,13 @@ use crate::domain::judge::{
 use crate::domain::token::{Revision, Timeline};
 use crate::engine::facade::STOPPING_RETRY;
 use crate::engine::fault::Fault;
-use crate::engine::lane::{Belief, Shared};
+use crate::engine::lane::{self, Belief, Shared};
 use crate::engine::lanes::Lanes;
 use crate::engine::loan::Lent;
 use crate::engine::outcome::known_after;
 use crate::engine::pace::Pace;
 use crate::engine::round::settling::{Unsettled, leaves, queue_guard};
-use crate::engine::round::{FAULT_RETRY, OVERTAKEN_MAX};
+use crate::engine::round::{FAULT_RETRY, OVERTAKEN_MAX, overtaken};
 use crate::engine::ticket::Progress;
 use crate::store::{
     Commit, MachineGuard, MemberOutcome, ReadAsk, ReservationGuard, ReservationWrite, Seen,
@@ -58,7 +58,7 @@ pub(super) struct Joint<'a> {
     unsettled: Unsettled,
     /// Whether etcd has said that it has no space left.
     store_full: bool,
-    overtaken: u32,
+    overtaken: usize,
     /// How often etcd had too much to do for it.
     turned_away: u32,
     pace: Pace,
@@ -103,10 +103,7 @@ impl<'a> Joint<'a> {
                     .last()
                     .is_none_or(|part| part.resource < *resource)
             );
-            let overloaded = Fault::Overloaded {
-                retry_after: FAULT_RETRY,
-            };
-            let lane = lanes.borrow(resource).ok_or(overloaded)?;
+            let lane = lanes.borrow(resource).ok_or_else(lane::full)?;
             let mut lent = tokio::select! {
                 lent = lane => lent.map_err(|_| Fault::Stopping { retry_after: STOPPING_RETRY })??,
                 () = gone.cancelled() => return Err(Fault::DeadlinePassed),
@@ -303,9 +300,7 @@ impl<'a> Joint<'a> {
                     question.rename_unless(|nonce| lead.is_some_and(|lead| lead.names(nonce)));
                 }
                 if self.overtaken > OVERTAKEN_MAX {
-                    return Err(Fault::Overloaded {
-                        retry_after: FAULT_RETRY,
-                    });
+                    return Err(overtaken());
                 }
                 Ok(None)
             }

@@ -30,7 +30,7 @@ use order::{Next, Order, State};
 
 /// States of one stream that wait for its reader. Beyond it only the newest is kept.
 pub const STATES_WAITING_MAX: usize = 64;
-/// How long it is waited for the news of an end that must have come before what is known.
+/// How long it is waited, while etcd tells of ends, for the news of one that must have come before what is known.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Changes that may wait for the news of such an end.
 const RECORDS_WAITING_MAX: usize = 64;
@@ -251,7 +251,8 @@ impl Follower {
         let mut watch = store.resource_changes(&self.resource, order.told());
         let mut waiting_since: Option<Instant> = None;
         loop {
-            let patient = waiting_since.is_none_or(|since| since.elapsed() < PATIENCE);
+            let patient = in_vain_at(waiting_since, watch.ends_told_since())
+                .is_none_or(|at| Instant::now() < at);
             let patient = patient && order.records_waiting() <= RECORDS_WAITING_MAX;
             match order.next(patient) {
                 Next::Tell(state) => {
@@ -271,7 +272,7 @@ impl Follower {
                     waiting_since.get_or_insert_with(Instant::now);
                 }
             }
-            let until = waiting_since.map(|since| since + PATIENCE);
+            let until = in_vain_at(waiting_since, watch.ends_told_since());
             let news = tokio::select! {
                 news = watch.next() => news,
                 () = sleep_until(until) => continue,
@@ -379,9 +380,34 @@ impl Follower {
     }
 }
 
+/// When it is no use to wait any more for an end that must have come. While etcd tells of none (`None`), that is not known; it is
+/// looked at again then.
+fn in_vain_at(waiting_since: Option<Instant>, told_since: Option<Instant>) -> Option<Instant> {
+    let waiting_since = waiting_since?;
+    let since = told_since.map_or_else(Instant::now, |told| told.max(waiting_since));
+    Some(since + PATIENCE)
+}
+
 async fn sleep_until(until: Option<Instant>) {
     match until {
         Some(until) => tokio::time::sleep_until(until).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_for_an_end_counts_only_while_ends_are_told() {
+        assert_eq!(in_vain_at(None, Some(Instant::now())), None);
+        let began = Instant::now();
+        assert_eq!(in_vain_at(Some(began), Some(began)), Some(began + PATIENCE));
+        // However long nothing is told, it is not in vain yet.
+        tokio::time::advance(10 * PATIENCE).await;
+        let now = Instant::now();
+        assert_eq!(in_vain_at(Some(began), None), Some(now + PATIENCE));
+        assert_eq!(in_vain_at(Some(began), Some(now)), Some(now + PATIENCE));
     }
 }

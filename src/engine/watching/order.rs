@@ -47,7 +47,10 @@ pub(super) struct Order {
     ends: VecDeque<Revision>,
     /// The record was looked at after the last of `ends`, and had last been changed then.
     looked: Option<Option<Revision>>,
+    /// States before the next that is told may be missing.
     late: bool,
+    /// Ends that were not waited for any more, and said to be missing.
+    given_up: usize,
 }
 
 /// What can be told now.
@@ -83,6 +86,7 @@ impl Order {
             ends: VecDeque::new(),
             looked: None,
             late: false,
+            given_up: 0,
         }
     }
 
@@ -106,7 +110,10 @@ impl Order {
                 self.looked = None;
             } else if !self.changes_told.contains(&end) {
                 // It belongs before what was told.
-                self.late = true;
+                match self.given_up.checked_sub(1) {
+                    Some(left) => self.given_up = left,
+                    None => self.late = true,
+                }
             }
         }
     }
@@ -160,8 +167,12 @@ impl Order {
         let Some((record, _)) = self.records.front() else {
             return Next::Nothing;
         };
-        if patient && self.ran_out_before(record.as_ref()) {
-            return Next::Patience;
+        if self.ran_out_before(record.as_ref()) {
+            if patient {
+                return Next::Patience;
+            }
+            self.late = true;
+            self.given_up = self.given_up.saturating_add(1);
         }
         self.tell_record()
     }

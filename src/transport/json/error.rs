@@ -49,7 +49,7 @@ pub(super) fn response_as(http: StatusCode, status: &Status) -> Response<Body> {
         details: details(status),
     };
     let json = serde_json::to_vec(&error).expect("texts become JSON");
-    with_body(http, json)
+    with_body(http, json.into())
 }
 
 fn details(status: &Status) -> Vec<Detail> {

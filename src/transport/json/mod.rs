@@ -75,7 +75,10 @@ impl Json {
             bytes_max: JSON_BODY_BYTES_MAX,
         };
         let answer = match self.gate.admit(request, peer, terms).await {
-            Ok(admitted) => self.call(rpc, admitted).await,
+            Ok(admitted) => {
+                let answer = self.call(rpc, &admitted).await;
+                answer.and_then(|json| self.gate.answered(admitted, json.into()))
+            }
             Err(fault) => Err(fault),
         };
         match answer {
@@ -84,7 +87,7 @@ impl Json {
         }
     }
 
-    async fn call(&self, rpc: Rpc, call: Admitted) -> Result<Vec<u8>, Fault> {
+    async fn call(&self, rpc: Rpc, call: &Admitted) -> Result<Vec<u8>, Fault> {
         let (calls, text, origin) = (&self.calls, &call.message[..], &call.origin);
         match rpc {
             Rpc::Reserve => written(rpc, calls.reserve(read(rpc, text)?, origin).await),
@@ -154,7 +157,7 @@ fn unsupported(
     response
 }
 
-fn with_body(code: StatusCode, json: Vec<u8>) -> Response<Body> {
+fn with_body(code: StatusCode, json: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::new(Full::from(json)));
     *response.status_mut() = code;
     response

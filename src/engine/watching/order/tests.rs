@@ -116,14 +116,22 @@ fn a_lease_that_ran_out_is_told_in_its_place_whatever_is_heard_first() {
 }
 
 #[test]
-fn what_is_waited_for_in_vain_is_said_to_be_missing() {
+fn what_is_waited_for_in_vain_is_said_to_be_missing_at_once_and_once() {
     let mut order = held_since(5);
-    order.records(vec![(Some(record(2, None, &[(1, RoundEnd::Lost)])), at(9))]);
-    assert!(matches!(order.next(false), Next::Tell(_)));
+    let next = (Some(record(2, None, &[(1, RoundEnd::Lost)])), at(9));
+    order.records(vec![next]);
+    assert_eq!(order.next(true), Next::Patience);
+    let Next::Tell(state) = order.next(false) else {
+        panic!("it is told");
+    };
+    assert_eq!((state.at, state.live, state.gap), (at(9), true, true));
+    // That it comes after all is nothing new; another one is.
     order.ends(vec![at(7)]);
-    assert_eq!(order.next(true), Next::Nothing);
-    order.records(vec![(Some(record(2, Some(released()), &[])), at(11))]);
-    assert_eq!(told(&mut order), [(11, false, true)]);
+    order.records(vec![(Some(record(2, None, &[])), at(11))]);
+    assert_eq!(told(&mut order), [(11, true, false)]);
+    order.ends(vec![at(8)]);
+    order.records(vec![(Some(record(2, Some(released()), &[])), at(12))]);
+    assert_eq!(told(&mut order), [(12, false, true)]);
 }
 
 #[test]
