@@ -13,7 +13,7 @@ use super::answers::{Ending, how_to_find_out, how_to_resolve, not_stored, stored
 use super::child::{End, Event, Running};
 use super::guard::Guard;
 use super::keeping::Keeping;
-use super::limits::Limits;
+use super::limits::{Limits, guard_at};
 use super::program::Program;
 use super::round::{Effect, Round, Wanted};
 use super::signals::Signals;
@@ -153,6 +153,8 @@ impl Run {
     ) -> Result<Over, Trouble> {
         let mut bound = self.round.bound;
         let mut lost = None;
+        // Whether the guard may have killed it under an older bound, before it was told of the next.
+        let mut guard_was_due = false;
         // While it may run: when it is told to stop. Once it was: when it is killed.
         let mut due = Some(self.limits.stop_at(bound));
         let end = loop {
@@ -174,6 +176,7 @@ impl Run {
                     if lost.is_some() {
                         continue;
                     }
+                    guard_was_due |= guard_at(bound).left().is_zero();
                     bound = standing.bound;
                     guard.tell(bound);
                     due = Some(self.limits.stop_at(bound));
@@ -204,7 +207,8 @@ impl Run {
             }
         };
         let killed = matches!(end, End::Killed(by) if by == Signal::KILL.as_raw());
-        if lost.is_none() && killed && self.limits.stop_at(bound).left().is_zero() {
+        let in_vain = guard_was_due || self.limits.stop_at(bound).left().is_zero();
+        if lost.is_none() && killed && in_vain {
             // The guard was first: this process was stopped itself, and had not heard of its own alarm.
             keeping.give_up();
             lost = Some("it was not known in time to last on".to_owned());
