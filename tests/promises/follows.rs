@@ -1,7 +1,7 @@
 //! Who watches a resource is told each of its states in order, or that some are missing.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fencepost::domain::decision::Verdict;
 use fencepost::domain::ids::ResourceId;
@@ -146,6 +146,40 @@ async fn a_cut_line_costs_time_and_no_state(backend: Backend) {
     assert_eq!(states(&mut live, lived.len()).await, lived);
 }
 
+/// What is heard of its record ends each wait for the watch of its ends, which comes up all the same.
+async fn the_end_of_a_lease_is_told_of_a_resource_whose_record_changes_all_the_time(
+    backend: Backend,
+) {
+    const SLOW: Duration = Duration::from_millis(500);
+    let (one, plan) = backend.faulty().await;
+    let two = backend.sidecar().await;
+    let resource = fresh_resource();
+    applied(&two.transition(&create(&resource, "s0")).await);
+    let ends = format!("/h/{}/{}", resource.kind(), resource.id());
+    let slow = plan.when(Rpc::Watch).containing(&ends).always();
+    let slow = slow.then(Action::SlowRequest(SLOW));
+    let mut live = following(&one, &resource, None).await;
+    shown(&mut live).await;
+    slow.met().await;
+    // Each is heard long before that watch is up.
+    let begun = Instant::now();
+    let mut moves = 0;
+    while begun.elapsed() < 2 * SLOW {
+        moves += 1;
+        let to = format!("s{}", moves % 2);
+        let moved = ask(&resource, &format!("move {moves}")).to(&to);
+        applied(&two.transition(&moved).await);
+        assert_eq!(states(&mut live, 1).await, expected(&[(&to, false)]));
+    }
+    assert!(moves > 2, "{moves}");
+    assert_eq!(slow.hits(), 1, "it was begun anew within {moves} moves");
+    let last = format!("s{}", moves % 2);
+    two.hold(&reserve_for(&resource, SHORTEST_SECONDS)).await;
+    over(&two, &resource).await;
+    let lived = [(&*last, true), (&*last, false)];
+    assert_eq!(states(&mut live, 2).await, expected(&lived));
+}
+
 async fn who_does_not_read_is_told_the_newest_and_that_states_are_missing(backend: Backend) {
     let one = backend.sidecar().await;
     let resource = fresh_resource();
@@ -203,6 +237,7 @@ engines! {
     a_revision_that_is_of_no_state_of_this_store_is_answered_by_the_newest_and_a_gap,
     a_stop_ends_the_streams_that_watch,
     each_state_is_told_in_order_from_now_and_again_from_a_revision_on,
+    the_end_of_a_lease_is_told_of_a_resource_whose_record_changes_all_the_time,
     who_does_not_read_is_told_the_newest_and_that_states_are_missing,
 }
 

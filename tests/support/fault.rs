@@ -280,9 +280,14 @@ impl FaultPlan {
             }
             Rpc::Watch => {
                 self.count(rpc);
-                if let Some(rule) = self.take(rpc, &[]) {
+                let (request, first) = fault_body::begun(request).await?;
+                let message = first.get(MESSAGE_HEAD_BYTES..).unwrap_or_default();
+                if let Some(rule) = self.take(rpc, message) {
                     rule.meet();
-                    return self.refused(request).await;
+                    let Action::SlowRequest(delay) = rule.action else {
+                        return self.refused(request).await;
+                    };
+                    tokio::time::sleep(delay).await;
                 }
                 let carried = async |request| self.to_etcd(request).await;
                 return fault_body::breaking(cut, request, carried).await;

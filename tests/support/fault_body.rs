@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use etcd_client::proto::{PbLeaseKeepAliveRequest, PbLeaseKeepAliveResponse};
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use http::{Request, Response, request};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -71,6 +71,17 @@ pub(super) async fn carry_keep_alive(plan: FaultPlan, request: Request<Body>) ->
     tokio::spawn(stream.carry_replies(body, to_caller));
     let body = Body::new(StreamBody::new(ReceiverStream::new(replies)));
     Ok(Response::from_parts(head, body))
+}
+
+/// A stream as it was, and its first message.
+pub(super) async fn begun(request: Request<Body>) -> Result<(Request<Body>, Bytes), Status> {
+    let (head, mut body) = request.into_parts();
+    let first = body.frame().await.transpose()?;
+    let first = first.and_then(|frame| frame.into_data().ok());
+    let first = first.unwrap_or_default();
+    let whole = stream::iter([Ok(first.clone())]).chain(body.into_data_stream());
+    let body = Body::new(StreamBody::new(whole.map_ok(Frame::data)));
+    Ok((Request::from_parts(head, body), first))
 }
 
 /// Carries a stream that a cut of the whole line breaks, in both directions.
