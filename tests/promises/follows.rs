@@ -1,12 +1,12 @@
 //! Who watches a resource is told each of its states in order, or that some are missing.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fencepost::domain::decision::Verdict;
 use fencepost::domain::ids::ResourceId;
 use fencepost::domain::token::Revision;
-use fencepost::engine::{After, FollowEnd, Following, STATES_WAITING_MAX, Shown};
+use fencepost::engine::{After, Boottime, FollowEnd, Following, STATES_WAITING_MAX, Shown};
 
 use super::fence::{OVER_WITHIN, SHORTEST_SECONDS, over};
 use crate::support::ask::{Ask, ask, create, fresh_resource, reserve, reserve_for};
@@ -162,9 +162,9 @@ async fn the_end_of_a_lease_is_told_of_a_resource_whose_record_changes_all_the_t
     shown(&mut live).await;
     slow.met().await;
     // Each is heard long before that watch is up.
-    let begun = Instant::now();
+    let begun = Boottime::now();
     let mut moves = 0;
-    while begun.elapsed() < 2 * SLOW {
+    while Boottime::now().since(begun) < 2 * SLOW {
         moves += 1;
         let to = format!("s{}", moves % 2);
         let moved = ask(&resource, &format!("move {moves}")).to(&to);
