@@ -38,6 +38,10 @@ pub(super) struct HoldArgs {
 impl HoldArgs {
     /// Tells what is told, until all is lost.
     pub(super) async fn run(self) -> Result<Exit, Trouble> {
+        Box::pin(output::while_read(self.tell())).await
+    }
+
+    async fn tell(self) -> Result<Exit, Trouble> {
         let session = Session::open(&self.session).await?;
         let mut held = Held::new(&self.reservations, self.release_on_close);
         let request = HoldRequest {

@@ -1,13 +1,44 @@
 //! Writing to standard output and standard error.
 
 use std::io::{ErrorKind, IsTerminal as _, Write};
+use std::time::Duration;
 
 use prost::Message;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::exit::Exit;
 use super::json;
 use super::session::Output;
 use super::table::Table;
 use super::trouble::{Trouble, plain};
+
+/// How often it is looked whether anybody reads what goes on for long.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Goes on for as long as somebody may read what is told, which is not known by writing where little is told. Whoever started this
+/// may have died; what was held for it must not be held for ever.
+pub(super) async fn while_read(
+    telling: impl Future<Output = Result<Exit, Trouble>>,
+) -> Result<Exit, Trouble> {
+    let unread = async {
+        while !nobody_reads() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    tokio::select! {
+        ended = telling => ended,
+        () = unread => Ok(Exit::Good),
+    }
+}
+
+/// Whether the other end of standard output is gone.
+fn nobody_reads() -> bool {
+    let out = std::io::stdout();
+    let mut ends = [PollFd::new(&out, PollFlags::empty())];
+    let looked = poll(&mut ends, Some(&Timespec::default()));
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    looked.is_ok() && ends.iter().any(|end| end.revents().intersects(gone))
+}
 
 /// Writes an answer in the wanted form.
 pub(super) fn answer(

@@ -46,6 +46,10 @@ pub(super) struct WatchArgs {
 impl WatchArgs {
     /// Tells each state.
     pub(super) async fn run(self) -> Result<Exit, Trouble> {
+        Box::pin(output::while_read(self.tell())).await
+    }
+
+    async fn tell(self) -> Result<Exit, Trouble> {
         let session = Session::open(&self.session).await?;
         let place = format!("{} {}", self.resource.kind, self.resource.id);
         let mut at = WatchRequest {

@@ -18,7 +18,12 @@ impl Engine {
             Some(first) if *first < snapshot.resource => first.clone(),
             Some(_) | None => return Ok(snapshot),
         };
-        let led = self.inspect_alone(lead.clone(), caller).await?.live;
+        let led = match self.inspect_alone(lead.clone(), caller).await {
+            Ok(led) => led.live,
+            // What is wrong with that one is no reason not to show this one.
+            Err(Fault::CorruptRecord) => None,
+            Err(fault) => return Err(fault),
+        };
         // If it is another by now, the round is over: what was told of it is all there is.
         if let Some(led) = led.filter(|led| led.token == live.token) {
             let others = std::iter::once(lead).chain(led.also);

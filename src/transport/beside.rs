@@ -23,7 +23,7 @@ use super::untaken::Untaken;
 
 /// Most questions for the health of now (Health.Check) at once, at each door. Each is answered at once.
 pub(super) const HEALTH_CHECKS_MAX: usize = 1024;
-/// How long the message of such a question may take to arrive.
+/// How long the message of a question for the health may take to arrive, of either kind.
 pub(super) const HEALTH_CHECK_WITHIN: Duration = Duration::from_secs(10);
 /// Most streams that follow the health (Health.Watch), at each door: one for each connection.
 pub(super) const HEALTH_WATCHES_MAX: usize = 1024;
@@ -111,7 +111,9 @@ impl Beside {
         B::Error: Into<BoxError>,
     {
         let place = place?;
-        Ok(placed(self.routed(request).await, place))
+        // What follows the health is answered once its message is here; reflection is at once.
+        let answer = tokio::time::timeout(HEALTH_CHECK_WITHIN, self.routed(request)).await;
+        Ok(placed(answer.map_err(|_| Fault::DeadlinePassed)?, place))
     }
 
     async fn routed<B>(&self, request: Request<B>) -> Response<Body>

@@ -30,7 +30,7 @@ use super::grpc::{self, Grpc};
 use super::json::{Json, Rpc};
 use super::operator::{self, Operator};
 use super::streams::{Streaming, Streams};
-use super::untaken::{Taking, Untaken};
+use super::untaken::{self, Taking, Untaken};
 use super::{MESSAGE_BYTES_MAX, status};
 
 /// Most streams open on one connection. Half of the calls that it may have under way stay for those that are answered at once.
@@ -121,6 +121,19 @@ impl Door {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        let answer = self.answer_to(request, &peer).await;
+        if answer.status() == StatusCode::OK {
+            answer
+        } else {
+            Box::pin(refusal(answer, &peer)).await
+        }
+    }
+
+    async fn answer_to<B>(self, request: Request<B>, peer: &Peer) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
         if request.headers().contains_key(ORIGIN) {
             return from_a_browser();
         }
@@ -132,17 +145,17 @@ impl Door {
             (_, true) if request.method() != Method::POST => no_post(),
             (Some(method), true) => {
                 if let Some(method) = Streaming::named(method) {
-                    return Box::pin(self.streams.answer(method, request, &peer)).await;
+                    return Box::pin(self.streams.answer(method, request, peer)).await;
                 }
                 let method = Rpc::named(method);
-                self.grpc.answer(method, request, &peer).await
+                self.grpc.answer(method, request, peer).await
             }
             (Some(method), false) => {
                 let method = method.to_owned();
                 // Boxed, for it is large, and each gRPC call would be made to hold it.
-                Box::pin(self.json.answer(&method, request, &peer)).await
+                Box::pin(self.json.answer(&method, request, peer)).await
             }
-            (None, true) => Box::pin(self.beside.answer(request, &peer)).await,
+            (None, true) => Box::pin(self.beside.answer(request, peer)).await,
             (None, false) => nothing_here(),
         }
     }
@@ -187,6 +200,21 @@ impl AdminDoor {
             (_, false) => only_grpc(),
         }
     }
+}
+
+/// A refusal over HTTP, of which at most this text is left to take. It counts as not taken like any other answer.
+async fn refusal(answer: Response<Body>, peer: &Peer) -> Response<Body> {
+    let (head, body) = answer.into_parts();
+    let text = body
+        .collect()
+        .await
+        .map_or_else(|_| Bytes::new(), |body| body.to_bytes());
+    let text = if text.is_empty() {
+        text
+    } else {
+        untaken::counted(text, peer.not_taken())
+    };
+    Response::from_parts(head, Body::new(Full::new(text)))
 }
 
 /// Lets a gRPC call through the gate, and hands it on whole.

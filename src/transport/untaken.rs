@@ -78,7 +78,7 @@ impl Drop for Untaken {
 /// An answer, with what it keeps.
 struct Kept {
     message: Bytes,
-    _place: OwnedSemaphorePermit,
+    _place: Option<OwnedSemaphorePermit>,
     _bytes: Option<OwnedSemaphorePermit>,
     _untaken: Untaken,
 }
@@ -98,8 +98,18 @@ pub(super) fn keeping(
 ) -> Bytes {
     Bytes::from_owner(Kept {
         message,
-        _place: place,
+        _place: Some(place),
         _bytes: bytes,
+        _untaken: untaken,
+    })
+}
+
+/// The same bytes, of a refusal: it has no place of a call.
+pub(super) fn counted(message: Bytes, untaken: Untaken) -> Bytes {
+    Bytes::from_owner(Kept {
+        message,
+        _place: None,
+        _bytes: None,
         _untaken: untaken,
     })
 }

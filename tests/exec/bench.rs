@@ -187,6 +187,11 @@ impl Exec {
         line.trim().to_owned()
     }
 
+    /// Reads no more of what the command says.
+    pub(crate) fn close(&mut self) {
+        self.out = None;
+    }
+
     /// The process of a script that says `up PID`.
     pub(crate) async fn up(&mut self) -> Pid {
         let line = self.line().await;
@@ -202,12 +207,14 @@ impl Exec {
 
     pub(crate) async fn ended(mut self) -> Said {
         drop(self.input.take());
-        let mut out = self.out.take().unwrap();
+        let out = self.out.take();
         let child = self.child.take().unwrap();
         let mut killing = Killing(Some(self.pid));
         let said = tokio::task::spawn_blocking(move || {
             let mut text = String::new();
-            std::io::Read::read_to_string(&mut out, &mut text).unwrap();
+            if let Some(mut out) = out {
+                std::io::Read::read_to_string(&mut out, &mut text).unwrap();
+            }
             let output = child.wait_with_output().unwrap();
             Said {
                 exit: output.status.code().unwrap_or(-1),

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use fencepost::engine::Boottime;
 
-use crate::bench::{Bench, Exec, Said};
-use crate::support::bounded;
+use crate::bench::{Bench, Exec, SOON, Said};
 use crate::support::process::Process;
+use crate::support::{bounded, until};
 
 fn start(bench: &Bench, words: &[&str]) -> Exec {
     Exec::start(bench.command(env!("CARGO_BIN_EXE_fencepost"), words))
@@ -206,6 +206,31 @@ async fn a_new_timeline_ends_what_is_held_and_says_so_and_a_watch_goes_on_in_it(
             "{}",
             exec.err
         );
+    }))
+    .await;
+}
+
+/// Whoever started it may have died.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_not_read_any_more_ends_and_holds_no_longer() {
+    bounded(Box::pin(async {
+        let bench = Bench::start().await;
+        let id = reserve(&bench, "orphan", "1h").await;
+        let mut hold = start(&bench, &["hold", &id, "--release-on-close"]);
+        let mut watch = start(&bench, &["watch", "job", "orphan"]);
+        for talks in [&mut hold, &mut watch] {
+            assert_ne!(talks.line().await, "");
+            talks.close();
+        }
+        for ends in [hold, watch] {
+            let said = ends.ended().await;
+            assert_eq!(said.exit, 0, "{}", said.err);
+        }
+        until("it is released", SOON, || async {
+            let now = bench.inspect("orphan").await;
+            (now.live_token == 0).then_some(())
+        })
+        .await;
     }))
     .await;
 }

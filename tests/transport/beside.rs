@@ -136,12 +136,12 @@ async fn streams_of_reflection_are_bounded() {
 }
 
 /// A question whose message does not end.
-fn half_sent(channel: &Channel) -> impl Future<Output = Status> + use<> {
+fn half_sent(channel: &Channel, method: &str) -> impl Future<Output = Status> + use<> {
     let first = stream::iter([Ok::<_, Status>(Frame::data(Bytes::from_static(
         b"\0\0\0\0\x01",
     )))]);
     let body = StreamBody::new(first.chain(stream::pending()));
-    let request = http::Request::post("/grpc.health.v1.Health/Check")
+    let request = http::Request::post(format!("/grpc.health.v1.Health/{method}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(Body::new(body))
@@ -161,7 +161,7 @@ async fn questions_for_the_health_that_do_not_end_give_their_places_back_in_time
     while questions.len() < HEALTH_CHECKS_MAX {
         let channel = connected(&sidecar).await;
         for _ in 0..CALLS_PER_CONNECTION.min(HEALTH_CHECKS_MAX - questions.len()) {
-            let mut question = Box::pin(half_sent(&channel));
+            let mut question = Box::pin(half_sent(&channel, "Check"));
             assert!(futures_util::poll!(question.as_mut()).is_pending());
             questions.push(question);
         }
@@ -169,7 +169,17 @@ async fn questions_for_the_health_that_do_not_end_give_their_places_back_in_time
         drop(checked(&channel).await);
         channels.push(channel);
     }
-    limit_met(&checked(&channels[0]).await.unwrap_err(), HEALTH_CHECKS_MAX);
+    let full = async {
+        loop {
+            if let Err(full) = checked(&channels[0]).await {
+                break full;
+            }
+        }
+    };
+    let full = tokio::time::timeout(PATIENCE, full).await;
+    limit_met(&full.expect("there is no place left"), HEALTH_CHECKS_MAX);
+    // One that wants to follow it is waited for no longer.
+    questions.push(Box::pin(half_sent(&channels[0], "Watch")));
     let ends = futures_util::future::join_all(questions);
     let ends = tokio::time::timeout(PATIENCE, ends).await;
     for told in ends.expect("they are told in time") {

@@ -188,6 +188,41 @@ async fn answers_that_nobody_takes_keep_their_places_until_they_are_hung_up_on()
     assert!(log.contains("an answer was not taken in time"), "{log}");
 }
 
+/// A refusal over HTTP has a text, which can be left like any other answer.
+#[tokio::test]
+async fn refusals_that_nobody_takes_are_hung_up_on_like_answers() {
+    let sidecar = Sidecar::dev();
+    let begun = Boottime::now();
+    let refused = [
+        (
+            "/fencepost.v1.CoordinationService/Reserve",
+            "application/json",
+            400,
+        ),
+        (
+            "/fencepost.v1.CoordinationService/Reserve",
+            "text/plain",
+            415,
+        ),
+        ("/elsewhere", "application/json", 404),
+    ];
+    let cut = refused.map(async |(path, form, code)| {
+        let mut channel = narrow(&sidecar).await;
+        let mut health = HealthClient::new(channel.clone());
+        let watch = health.watch(HealthCheckRequest::default()).await;
+        let mut watch = watch.unwrap().into_inner();
+        let request = http::Request::post(path).header("content-type", form);
+        let request = request.body(Body::new(Full::from("{}"))).unwrap();
+        let answer = channel.ready().await.unwrap().call(request).await.unwrap();
+        assert_eq!(answer.status(), code, "{path}");
+        while let Ok(Some(_)) = watch.message().await {}
+        assert!(answer.into_body().collect().await.is_err(), "{path}");
+    });
+    let cut = tokio::time::timeout(ANSWER_TAKEN_WITHIN + LOOK_EVERY + SLACK, join_all(cut)).await;
+    cut.expect("they are hung up on in time");
+    assert!(Boottime::now().since(begun) >= ANSWER_TAKEN_WITHIN);
+}
+
 #[tokio::test]
 async fn large_answers_that_nobody_takes_are_bounded_by_their_bytes_and_can_be_asked_for_again() {
     let sidecar = Sidecar::dev();
