@@ -91,6 +91,8 @@ async fn a_wait_ends_in_time_without_a_sidecar_and_what_is_none_is_not_waited_fo
         let address = listener.local_addr().unwrap().to_string();
         let stranger = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
+            // That nobody listens there any more is no reason to wait, either.
+            drop(listener);
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
             let _ = stream.read_to_end(&mut Vec::new());
         });
