@@ -84,6 +84,8 @@ async fn a_wait_ends_in_time_without_a_sidecar_and_what_is_none_is_not_waited_fo
         let said = waits.ended().await;
         assert_eq!(said.exit, 75, "{}", said.err);
         assert!(wait_is_over.left().is_zero(), "it gave up before");
+        let told = said.err.matches("waiting goes on, for").count();
+        assert_eq!(told, 1, "{}", said.err);
         assert_eq!(first.ended().await.exit, 0);
         assert_eq!(bench.log(), "");
         // Another kind of server is told at once, however long the wait.
