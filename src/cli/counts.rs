@@ -217,5 +217,40 @@ mod tests {
         assert!(lines.contains("3 calls found none"), "{lines}");
         assert!(lines.contains("no new reservation is granted"), "{lines}");
         assert!(lines.contains("1 grant refused since the start"), "{lines}");
+        for (label, said) in [
+            ("no place left", "3 calls found none"),
+            ("not granted", "1 grant refused"),
+        ] {
+            assert!(lines.contains(&format!("{label:15}  {said}")), "{lines}");
+        }
+    }
+
+    #[test]
+    fn since_when_is_told_first_and_what_has_no_row_of_its_own_after_the_rows() {
+        let mut table = Table::default();
+        let counts = GetCountsResponse {
+            start_time: Some(prost_types::Timestamp::default()),
+            other: Some(Count {
+                deliveries: 1,
+                ..Count::default()
+            }),
+            narrow_keys: 2,
+            ..GetCountsResponse::default()
+        };
+        told(&mut table, &counts);
+        let lines = table.render();
+        let lines: Vec<&str> = lines.lines().collect();
+        let [since, others, narrow] = lines[..] else {
+            panic!("{lines:?}");
+        };
+        assert_eq!(since, "counted since  1970-01-01T00:00:00Z");
+        assert!(
+            others.starts_with("messages       all others: 1 delivery"),
+            "{others}"
+        );
+        assert!(
+            narrow.starts_with("narrow keys    2 did the same again"),
+            "{narrow}"
+        );
     }
 }

@@ -157,6 +157,11 @@ impl Session {
         }
     }
 
+    /// Whether what listens there has shown that it is no sidecar. It does not become one.
+    pub(super) fn met_a_stranger(&self) -> bool {
+        self.first.of_a_stranger().is_some()
+    }
+
     /// Why a stream ended that was not over.
     pub(super) fn stream_trouble(&self, status: &Status) -> Trouble {
         Trouble::of_stream(&self.place, status)

@@ -360,6 +360,20 @@ mod tests {
     }
 
     #[test]
+    fn only_a_stream_that_ended_with_its_timeline_is_opened_anew() {
+        use tonic_types::ErrorDetails;
+        let anew = |reason: &str| {
+            let mut details = ErrorDetails::new();
+            details.set_error_info(reason, "fencepost", std::collections::HashMap::new());
+            let ended = Status::with_error_details(Code::Unavailable, "ended", details);
+            may_be_opened_anew(&ended)
+        };
+        assert!(anew("HALTED") && anew("STORE_UNAVAILABLE"));
+        assert!(!anew(STOPPING) && !anew("OVERLOADED"));
+        assert!(!may_be_opened_anew(&Status::unavailable("ended")));
+    }
+
+    #[test]
     fn a_sentence_of_the_sidecar_is_not_said_twice() {
         let said =
             "etcd cannot take the request now; nothing was done, ask again with the same ids";

@@ -84,6 +84,8 @@ async fn a_wait_ends_in_time_without_a_sidecar_and_what_is_none_is_not_waited_fo
         let said = waits.ended().await;
         assert_eq!(said.exit, 75, "{}", said.err);
         assert!(wait_is_over.left().is_zero(), "it gave up before");
+        let told = said.err.matches("waiting goes on, for").count();
+        assert_eq!(told, 1, "{}", said.err);
         assert_eq!(first.ended().await.exit, 0);
         assert_eq!(bench.log(), "");
         // Another kind of server is told at once, however long the wait.
@@ -91,6 +93,8 @@ async fn a_wait_ends_in_time_without_a_sidecar_and_what_is_none_is_not_waited_fo
         let address = listener.local_addr().unwrap().to_string();
         let stranger = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
+            // That nobody listens there any more is no reason to wait, either.
+            drop(listener);
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
             let _ = stream.read_to_end(&mut Vec::new());
         });

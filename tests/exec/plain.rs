@@ -127,6 +127,8 @@ async fn with_too_few_open_files_nothing_is_run_and_it_is_told_how_many_are_need
             }
             assert_eq!(said.exit, 70, "{limit}: {}", said.err);
             assert!(said.err.contains("ulimit -n"), "{limit}: {}", said.err);
+            let needed = "24 are needed beside those that are open already";
+            assert!(said.err.contains(needed), "{limit}: {}", said.err);
             assert_eq!(bench.log(), "");
             assert_eq!(
                 bench.inspect("few").await.revision,

@@ -10,6 +10,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::support::child::Child;
 use crate::support::door::Door;
 use crate::support::etcd::Etcd;
 use crate::support::process::Process;
@@ -99,6 +100,18 @@ async fn a_halt_is_told_by_health_calls_and_commands_and_ends_at_the_command_lin
         let etcd = Arc::new(Etcd::start().await);
         let sidecar = Process::serve(etcd.url(), "/t/", &[]).await;
         let door = Door::grpc(&sidecar);
+        let watch = Child::start(
+            std::path::Path::new(env!("CARGO_BIN_EXE_fencepost")),
+            &["watch", "seat", "1", "--addr", sidecar.address()].map(str::to_owned),
+            &[],
+            &files.path().join("watch"),
+            None,
+        );
+        let timelines = || watch.logs().matches("timeline  ").count();
+        until("it watches", BACK_WITHIN, || async {
+            (timelines() == 1).then_some(())
+        })
+        .await;
         etcd.back_up(&backup);
         let lost = door.ask("Reserve", &reserve()).await;
         let lost = token(&lost);
@@ -116,12 +129,24 @@ async fn a_halt_is_told_by_health_calls_and_commands_and_ends_at_the_command_lin
             assert_eq!(told, ("unavailable", "HALTED"));
             assert!(refusal.retry && refusal.message.contains("start-timeline"));
         }
+        until("who watches is told", BACK_WITHIN, || async {
+            watch.logs().contains("goes on by itself").then_some(())
+        })
+        .await;
+        let watched = timelines();
 
         let (code, said) = admin(&sidecar, &["start-timeline", "--reason", "noon's backup"]).await;
         assert_eq!(code, 0, "{said}");
         says(&sidecar, ServingStatus::Serving, BACK_WITHIN).await;
         let granted = door.ask("Reserve", &reserve()).await;
         assert!(token(&granted) > lost, "{granted}");
+        until("the watch goes on", BACK_WITHIN, || async {
+            (timelines() > watched).then_some(())
+        })
+        .await;
+        let told = watch.logs();
+        assert_eq!(told.matches("goes on by itself").count(), 1, "{told}");
+        assert!(told.contains("a new timeline was started"), "{told}");
         let (code, said) = admin(&sidecar, &["timeline"]).await;
         assert_eq!(code, 0, "{said}");
         assert!(

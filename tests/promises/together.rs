@@ -537,7 +537,34 @@ async fn whoever_asks_about_one_of_several_is_told_the_others(backend: Backend) 
     two.release(&alone.id).await;
 }
 
+async fn whoever_asks_about_one_of_several_is_not_told_a_part_of_them(backend: Backend) {
+    let one = backend.sidecar().await;
+    let (two, plan) = backend.faulty().await;
+    let mut all: [ResourceId; 3] = fresh_resources();
+    all.sort();
+    let grant = one.hold_together(&together(&all)).await;
+    // Only the record of the first lists them.
+    let away = [Rpc::Range, Rpc::Txn].map(|rpc| {
+        let first = plan.when(rpc).containing(all[0].id()).always();
+        first.then(Action::Cut)
+    });
+    for resource in &all {
+        let told = two.engine.inspect(resource.clone(), caller()).await;
+        assert!(
+            matches!(told, Err(Fault::StoreUnavailable { .. })),
+            "{told:?}"
+        );
+    }
+    for cut in away {
+        cut.lift();
+    }
+    let live = two.inspect(&all[2]).await.live.unwrap();
+    assert_eq!(live.also, all[..2]);
+    one.release(&grant.id).await;
+}
+
 engines! {
+    whoever_asks_about_one_of_several_is_not_told_a_part_of_them,
     whoever_asks_about_one_of_several_is_told_the_others,
     all_of_several_are_held_under_one_token_and_released_whole,
     one_that_is_held_keeps_all_from_being_held_and_nothing_is_written,

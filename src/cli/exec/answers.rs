@@ -295,4 +295,25 @@ mod tests {
         let fenced = judged(Verdict::Fenced, Advice::Abandon);
         assert_eq!(stored(&fenced, 0).code, 12);
     }
+
+    #[test]
+    fn a_result_of_which_nothing_is_known_has_its_code_whatever_the_last_question_came_to() {
+        for exit in [Exit::Unknown, Exit::Unavailable] {
+            let trouble = Trouble {
+                exit,
+                message: "nothing was done".into(),
+            };
+            let told = not_stored(&trouble, 0, "look");
+            assert_eq!(told.code, 75, "{exit:?}");
+            let said = told.said.unwrap();
+            assert!(
+                said.ends_with("look") && !said.contains("nothing was done"),
+                "{said}"
+            );
+        }
+        // What will never be stored is another thing.
+        let told = not_stored(&Trouble::failed("too large"), 0, "look");
+        assert_eq!(told.code, 70);
+        assert!(told.said.unwrap().ends_with("too large"));
+    }
 }

@@ -125,6 +125,10 @@ impl Wanted {
             Ok(answer) => answer.into_inner(),
             Err(status) => {
                 let trouble = words::of_the_command_line(&status, self.session.trouble(&status));
+                // It may have gone since, so that the last connection was refused.
+                if self.session.met_a_stranger() {
+                    return Heard::Settled(Err(trouble));
+                }
                 return Heard::of_status(&status, trouble);
             }
         };

@@ -83,9 +83,9 @@ pub(super) fn read(name: At<EventName>, node: &Node, findings: &mut Findings) ->
             "write ask for now, or leave it",
         );
     }
-    let otherwise = fields.get("otherwise").map_or_else(Vec::new, |node| {
-        findings.relied_on(|findings| otherwise(node, findings))
-    });
+    let otherwise = fields
+        .get("otherwise")
+        .map_or_else(Vec::new, |node| otherwise(node, findings));
     let while_held: At<WhileHeld> = said(&fields, "while_held", name.place, findings);
     let upstream = fields
         .entry("upstream")

@@ -127,6 +127,7 @@ mod tests {
         assert_eq!(at(r#"["a", "\ud83d\ud83d\ude00"]"#), Some(8));
         assert_eq!(at(r#""\ud800\n\udc00""#), Some(2));
         assert_eq!(at(r#"{"a": {"\uD800": 1}}"#), Some(9));
+        assert_eq!(at(r#"["\"\ud800"]"#), Some(5));
         for sound in [
             r#""\ud83d\ude00""#,
             r#""\\ud800""#,

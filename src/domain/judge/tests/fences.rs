@@ -116,7 +116,7 @@ fn tokens_rise_over_a_restore_and_the_old_round_keeps_its_base() {
 #[test]
 fn a_round_that_ended_with_its_timeline_is_not_told_to_have_run_out() {
     let mut play = Play::new();
-    let (id, _) = play.hold(1);
+    let (first, _) = play.hold(1);
     let told = |play: &mut Play, id: &ReservationId| {
         let answer = play.ask(Ask::Check(id.clone()));
         (
@@ -125,11 +125,11 @@ fn a_round_that_ended_with_its_timeline_is_not_told_to_have_run_out() {
         )
     };
     play.expire();
-    let (rule, text) = told(&mut play, &id);
+    let (rule, text) = told(&mut play, &first);
     assert_eq!(rule, Rule::Lost);
     assert!(text.contains("time had run out"), "{text}");
     play.timeline.base = BASE * 2;
-    let (rule, text) = told(&mut play, &id);
+    let (rule, text) = told(&mut play, &first);
     assert_eq!(rule, Rule::Lost);
     assert!(text.contains("granted in an older timeline"), "{text}");
     // What its holder said itself stays so.
@@ -137,6 +137,10 @@ fn a_round_that_ended_with_its_timeline_is_not_told_to_have_run_out() {
     play.let_go(&id);
     play.timeline.base = BASE * 3;
     assert_eq!(told(&mut play, &id).0, Rule::Released);
+    // Of one before the last nobody knows any more which timeline it was of.
+    let (rule, text) = told(&mut play, &first);
+    assert_eq!(rule, Rule::Lost);
+    assert!(text.contains("time had run out"), "{text}");
 }
 
 #[test]

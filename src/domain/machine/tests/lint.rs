@@ -144,6 +144,47 @@ fn what_does_not_rest_on_an_error_is_told_beside_it() {
 }
 
 #[test]
+fn the_ways_are_followed_unless_what_they_are_made_of_could_not_be_read() {
+    let followed = |part: &str, by: &str| {
+        assert_ne!(findings(&changed(part, by)), [], "{by}");
+        // No way leads there, and only who follows them all knows.
+        let text = changed(part, by).replace(" z: {", " lost: { final: true }, z: {");
+        let found = findings(&text);
+        found.iter().any(|f| f.rule == Rule::Unreachable)
+    };
+    let retention = "retention: 1h";
+    let beside = [
+        ("kind: parcel", "kind: a b"),
+        (retention, "retention: 1h\nforget: 5"),
+        (retention, "retention: 1h\nmap: 5"),
+        (retention, "retention: 1h\nmap: { states: { old: q } }"),
+        (GO, "go: { from: [a], to: b }\n  Go: { from: [a] }"),
+        (GO, "go: { from: [a], to: b, digest: {} }"),
+        (GO, "go: { from: [a], to: b, while_held: perhaps }"),
+        (GO, "go: { from: [a], to: b, upstream: 5 }"),
+        (GO, "go: { from: [a], to: b, otherwise: { z: perhaps } }"),
+    ];
+    for (part, by) in beside {
+        assert!(followed(part, by), "{by}");
+    }
+    let made_of = [
+        (
+            STATES,
+            "states: { a: {}, b: {}, q q: {}, z: { final: true } }",
+        ),
+        (STATES, "states: { a: {}, b: {}, z: { finale: true } }"),
+        (GO, "g o: { from: [a], to: b }"),
+    ];
+    for (part, by) in made_of {
+        assert!(!followed(part, by), "{by}");
+    }
+    // A retention that could not be read is not too long for anything.
+    let found = findings(&changed(retention, "retention: 5\nforget: 30m"));
+    let rules: Vec<Rule> = found.iter().map(|f| f.rule).collect();
+    assert_eq!(rules, [Rule::Duration]);
+}
+
+#[test]
 fn a_retry_window_as_long_as_the_retention_is_kept() {
     let text = changed(
         GO,
