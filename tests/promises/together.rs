@@ -560,7 +560,18 @@ async fn whoever_asks_about_one_of_several_is_not_told_a_part_of_them(backend: B
     }
     let live = two.inspect(&all[2]).await.live.unwrap();
     assert_eq!(live.also, all[..2]);
-    one.release(&grant.id).await;
+    // Where what is stored of the first is damaged, that is said of the first alone; the others are shown as their records have them.
+    let first = format!("{}r/{}/{}", backend.prefix(), all[0].kind(), all[0].id());
+    let mut raw = backend.raw().await;
+    raw.put(first, "damaged", None).await.unwrap();
+    let three = backend.sidecar().await;
+    let told = three.engine.inspect(all[0].clone(), caller()).await;
+    assert_eq!(told, Err(Fault::CorruptRecord));
+    for other in &all[1..] {
+        let live = three.inspect(other).await.live.unwrap();
+        assert_eq!(live.token, grant.token);
+        assert_eq!(live.also, all[..1]);
+    }
 }
 
 engines! {
